@@ -1,0 +1,1 @@
+"""The contract between bundle and boards: manifest, wire protocol, templates and the C runtime."""

@@ -1,0 +1,1 @@
+"""Run a bundle on boards from a PC: flash, exchange frames, check outputs, capture latency."""

@@ -1,0 +1,1 @@
+"""DISCO pruning in PyTorch: ownership masks, pruning rounds, baking, ONNX export."""
