@@ -1,0 +1,218 @@
+"""The schema of `bundle.json`: what `disco-export` writes and what everything downstream reads.
+
+Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of its *own* channels
+(rising) followed by *halo* channels (received ones, grouped by sending node, rising within a group).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from disco_targets.errors import DiscoError
+
+SCHEMA_VERSION = 1
+REPLICATED = "replicated"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One activation of the whole model (shape as in the .tflite file, batch included)."""
+
+    name: str
+    index: int
+    """Tensor index in reference.tflite."""
+    shape: tuple[int, ...]
+    scale: float
+    zero_point: int
+    owners: str | tuple[int, ...]
+    """REPLICATED, or for each channel the node that computes and stores it."""
+
+    def channels_of(self, node: int) -> tuple[int, ...]:
+        """The channels that `node` owns (all of them when replicated)."""
+        if isinstance(self.owners, str):
+            return tuple(range(self.shape[-1]))
+        return tuple(c for c, owner in enumerate(self.owners) if owner == node)
+
+
+@dataclass(frozen=True)
+class Route:
+    """The channels of one exchange that go from one node to another."""
+
+    sender: int
+    receiver: int
+    channels: tuple[int, ...]
+    bytes: int
+    """Payload per inference: height * width * channels."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The sending of all transmitted channels of one tensor."""
+
+    index: int
+    tensor: str
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """One op of the whole model."""
+
+    index: int
+    name: str
+    kind: str
+    """TFLite's name of the builtin operator, e.g. CONV_2D."""
+    inputs: tuple[str, ...]
+    """Activations only; weights and biases are not listed."""
+    output: str
+    macs_dense: int
+    stage: int
+    """How many exchanges lie on the longest path before it."""
+    sub_rows: int
+    """Off-diagonal sub-rows: (input channel, other node) pairs; 0 for local ops."""
+    sub_rows_pruned: int
+    """Those whose int8 weights are all zero."""
+
+    @property
+    def communication_sparsity(self) -> float | None:
+        """S_comm, None where there is nothing to send."""
+        return self.sub_rows_pruned / self.sub_rows if self.sub_rows else None
+
+
+@dataclass(frozen=True)
+class NodeOp:
+    """One op as a node's program runs it, in the order of `disco_model_t.ops` and of the OPS records."""
+
+    name: str
+    kind: str
+    output: str
+    channels: tuple[int, ...]
+    """Channels of `output` that the op computes on this node, in buffer order."""
+    output_shape: tuple[int, ...]
+    macs_executed: int
+    channels_received: int
+    bytes_sent: int
+    """Payload bytes of this op's output that leave the node in one inference."""
+    weight_bytes: int
+
+
+@dataclass(frozen=True)
+class NodeSend:
+    """One send of a node's program, in the order of `disco_model_t.sends` and of the ROUTES records."""
+
+    exchange: int
+    tensor: str
+    receiver: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class NodeOutput:
+    """The share of one model output that a node sends to the host."""
+
+    tensor: str
+    channels: tuple[int, ...]
+    """In buffer order; empty when the node sends nothing of it."""
+
+
+@dataclass(frozen=True)
+class NodeProgram:
+    """What one node runs, and what it takes."""
+
+    node: int
+    target: str
+    ops: tuple[NodeOp, ...]
+    sends: tuple[NodeSend, ...]
+    outputs: tuple[NodeOutput, ...]
+    arena_bytes: int
+    constant_bytes: int
+    """Weights, biases, requantisation tables and descriptors: the model's part of the flash."""
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """Where the bundle came from."""
+
+    name: str
+    sha256: str
+    """Of the file given to disco-export."""
+    reference_sha256: str
+    """Of reference.tflite."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The whole of bundle.json (files and their hashes are kept beside it by bundle.py)."""
+
+    schema: int
+    tool_version: str
+    bundle_id: str
+    """32 hexadecimal digits, compiled into every node."""
+    model: ModelInfo
+    nodes: int
+    targets: tuple[str, ...]
+    input: str
+    outputs: tuple[str, ...]
+    tensors: tuple[TensorInfo, ...]
+    ops: tuple[OpInfo, ...]
+    exchanges: tuple[Exchange, ...]
+    programs: tuple[NodeProgram, ...]
+
+    def tensor(self, name: str) -> TensorInfo:
+        """The tensor called `name` (KeyError when there is none)."""
+        for tensor in self.tensors:
+            if tensor.name == name:
+                return tensor
+        raise KeyError(name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, dicts, strings and numbers."""
+        data: dict[str, Any] = dataclasses.asdict(self)
+        return data
+
+    @staticmethod
+    def from_json(data: Any) -> Manifest:
+        """Strict inverse of to_json: DiscoError on another schema, unknown or missing keys, wrong types."""
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA_VERSION:
+            raise DiscoError(
+                f"bundle.json has schema {schema!r}; this version of disco-edge reads schema {SCHEMA_VERSION}: "
+                "export the model again with disco-export"
+            )
+        return _record(Manifest, data, "bundle.json")
+
+
+T = TypeVar("T")
+
+
+def _record(cls: type[T], data: Any, where: str) -> T:
+    if not isinstance(data, dict):
+        raise DiscoError(f"{where}: expected an object, found {type(data).__name__}")
+    hints = typing.get_type_hints(cls)
+    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    if names != set(data):
+        difference = ", ".join(sorted(names ^ set(data)))
+        raise DiscoError(f"{where}: unknown or missing keys: {difference}")
+    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
+
+
+def _value(hint: Any, data: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        options = typing.get_args(hint)
+        return data if isinstance(data, str) and str in options else _value(options[-1], data, where)
+    if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise DiscoError(f"{where}: expected a list")
+        return tuple(_value(typing.get_args(hint)[0], item, where) for item in data)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, data, where)
+    if hint is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, hint) or (isinstance(data, bool) and hint is not bool):
+        raise DiscoError(f"{where}: expected {hint.__name__}, found {data!r}")
+    return data

@@ -1,0 +1,125 @@
+/*
+ * The description of one node's share of a model: constant data that the generated disco_model.c fills in and the executor reads.
+ */
+#ifndef DISCO_MODEL_H
+#define DISCO_MODEL_H
+
+#include <stdint.h>
+
+#include "disco/kernels.h"
+#include "disco/protocol.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Layout of the structures below. Generated code checks it at compile time. */
+#define DISCO_MODEL_ABI 1
+
+#define DISCO_NONE 0xFFFFu
+
+/* An activation: [height][width] pixels of `stride` bytes: own channels (all of them when replicated), then halo channels. */
+typedef struct {
+    uint32_t arena_offset; /* bytes from the start of the arena */
+    uint16_t height, width;
+    uint16_t channels; /* own channels */
+    uint16_t stride;   /* own + halo channels */
+    uint16_t first_send, send_count;       /* in disco_model_t.sends: to whom rows go as they become final */
+    uint16_t first_receive, receive_count; /* in disco_model_t.receives: from whom halo channels come */
+} disco_tensor_t;
+
+typedef enum {
+    DISCO_OP_CONV_2D = 0,       /* disco_conv2d_t */
+    DISCO_OP_DEPTHWISE_CONV_2D, /* disco_depthwise_conv2d_t */
+    DISCO_OP_FULLY_CONNECTED,   /* disco_fully_connected_t */
+    DISCO_OP_ADD,               /* disco_add_t */
+    DISCO_OP_AVERAGE_POOL_2D,   /* disco_pool2d_t */
+    DISCO_OP_MAX_POOL_2D,       /* disco_pool2d_t */
+    DISCO_OP_MEAN,              /* disco_mean_t */
+    DISCO_OP_PAD,               /* disco_pad_t */
+    DISCO_OP_CONCATENATION,     /* array of input_count disco_copy_channels_t */
+    DISCO_OP_SELECT_CHANNELS,   /* disco_select_channels_t */
+    DISCO_OP_RESHAPE,           /* NULL; whole tensor */
+    DISCO_OP_TRANSPOSE,         /* disco_transpose_t; whole tensor */
+    DISCO_OP_RELU,              /* disco_relu_t */
+    DISCO_OP_SOFTMAX            /* disco_softmax_t */
+} disco_op_kind_t;
+
+typedef struct {
+    uint16_t tensor;
+    uint16_t channels; /* leading channels that the op reads; more than the own ones means that it reads the halo */
+} disco_operand_t;
+
+typedef struct {
+    disco_op_kind_t kind;
+    const disco_operand_t *inputs;
+    uint16_t input_count;
+    uint16_t output;
+    const void *params; /* structure named beside the kind */
+} disco_op_t;
+
+/* Channels of one tensor that go to one peer. The route's stream is [height][width][channel_count] bytes. */
+typedef struct {
+    uint16_t exchange;        /* number of the exchange, the same on all nodes, rising in program order */
+    uint16_t tensor;
+    uint16_t last_op;         /* all bytes must be packed when this op has ended: its buffer may be written again after it */
+    uint8_t peer;
+    uint16_t channel_count;
+    const uint16_t *channels; /* positions in this node's pixel */
+} disco_send_t;
+
+/* Channels that come from one peer; they lie next to each other in the pixel. */
+typedef struct {
+    uint16_t exchange;
+    uint16_t tensor;
+    uint16_t open_op; /* the buffer is free for halo bytes from the start of this op; not falling with the exchange number */
+    uint8_t peer;
+    uint16_t channel_count;
+    uint16_t first_channel; /* position of the first in the pixel */
+} disco_receive_t;
+
+/* What the executor writes while it runs; static arrays of the generated code, one entry per op, send and receive. */
+typedef struct {
+    uint64_t start, end;          /* port ticks; end - start >= compute + wait + send */
+    uint64_t compute, wait, send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts taken out of compute */
+    uint32_t checksum;            /* CRC-32 of the op's own output channels, when asked for */
+} disco_op_record_t;
+
+typedef struct {
+    uint32_t final_bytes;   /* bytes of the stream whose rows are final */
+    uint32_t packed_bytes;  /* bytes handed to the link */
+    uint32_t frames;
+    uint64_t first_queued, last_packed; /* port ticks */
+} disco_send_state_t;
+
+typedef struct {
+    uint32_t received_bytes; /* bytes of the stream that are in the buffer, in order from 0 */
+} disco_receive_state_t;
+
+typedef struct {
+    uint16_t abi; /* DISCO_MODEL_ABI */
+    uint8_t node, node_count;
+    uint8_t bundle_id[DISCO_BUNDLE_ID_BYTES];
+    const disco_tensor_t *tensors;
+    const disco_op_t *ops;
+    const disco_send_t *sends;       /* by tensor, in exchange order */
+    const disco_receive_t *receives; /* by tensor, in exchange order */
+    const uint16_t *inputs;          /* tensors */
+    const uint16_t *outputs;         /* tensors; DISCO_NONE where this node owns no channel of that output */
+    uint16_t tensor_count, op_count, send_count, receive_count, input_count, output_count;
+    uint16_t exchange_count; /* of the whole model */
+    uint32_t arena_bytes;
+    int8_t *arena;           /* static, 16-byte aligned */
+    disco_op_record_t *op_records;         /* static, op_count */
+    disco_send_state_t *send_states;       /* static, send_count */
+    disco_receive_state_t *receive_states; /* static, receive_count */
+} disco_model_t;
+
+/* Defined by the generated disco_model.c. */
+extern const disco_model_t disco_model;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
