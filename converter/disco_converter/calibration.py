@@ -1,0 +1,104 @@
+"""Calibration data: the sample inputs from which the int8 scales of every activation are taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FloatArray = npt.NDArray[np.float32]
+
+
+def load_calibration(path: Path, shape: tuple[int, ...]) -> FloatArray:
+    """Read a calibration file and check it against the model's input.
+
+    Args:
+        path: A `.npy` file, float32 [n, h, w, c] (or [n, features]).
+        shape: The model's input shape with its batch of 1, channels last.
+
+    Returns:
+        The array, ready for `quantise_onnx`.
+
+    Raises:
+        DiscoError: The file cannot be read, or `check_calibration` refuses its content.
+    """
+    if not path.is_file():
+        raise DiscoError(f"calibration file {path} does not exist: give a .npy of sample inputs")
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DiscoError(
+            f"calibration file {path} is not a readable .npy ({error}): write it with numpy.save"
+        ) from error
+    if not isinstance(array, np.ndarray):
+        raise DiscoError(
+            f"calibration file {path} holds several arrays: give a .npy file with one array"
+        )
+    return check_calibration(array, shape)
+
+
+def check_calibration(array: npt.NDArray[np.generic], shape: tuple[int, ...]) -> FloatArray:
+    """Check that an array can calibrate a model whose input is `shape`.
+
+    Args:
+        array: The calibration data: float32 [n, *shape[1:]], channels last.
+        shape: The model's input shape with its batch of 1, channels last, e.g. (1, 32, 32, 3).
+
+    Returns:
+        The same array, now known to be float32, finite, not empty and of the right shape.
+
+    Raises:
+        DiscoError: Wrong dtype, rank or shape (NCHW is told apart), no samples, NaN or infinity, or
+            one value everywhere, which gives no range to quantise.
+    """
+    if array.dtype != np.float32:
+        raise DiscoError(
+            f"calibration data is {array.dtype}, it must be float32 with the values the network "
+            "was trained on: convert it with array.astype(numpy.float32)"
+        )
+    _check_shape(array.shape, shape)
+    values: FloatArray = array.astype(np.float32, copy=False)
+    finite = np.isfinite(values)
+    if not finite.all():
+        first = tuple(int(i) for i in np.argwhere(~finite)[0])
+        raise DiscoError(
+            f"calibration data holds {int((~finite).sum())} values that are NaN or infinite, the "
+            f"first at index {first}: remove these samples"
+        )
+    if values.min() == values.max():
+        raise DiscoError(
+            f"calibration data is {values.flat[0]:g} everywhere, so it gives no range to quantise: "
+            "use real sample inputs"
+        )
+    return values
+
+
+def _check_shape(found: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise where `found` is not [n >= 1, *shape[1:]]."""
+    wanted = "[n, " + ", ".join(str(size) for size in shape[1:]) + "]"
+    if len(found) != len(shape):
+        hint = "add the batch axis with array[None]" if found == shape[1:] else "reshape it"
+        raise DiscoError(
+            f"calibration data has {len(found)} axes {list(found)}, the model's input needs "
+            f"{len(shape)}: {wanted}; {hint}"
+        )
+    if found[1:] == shape[1:]:
+        if found[0] == 0:
+            raise DiscoError(f"calibration data holds no samples: give at least one, {wanted}")
+        return
+    if len(shape) > 2 and found[1:] == (shape[-1], *shape[1:-1]):
+        order = "(0, 2, 3, 1)" if len(shape) == 4 else "(0, 2, 1)"
+        raise DiscoError(
+            f"calibration data {list(found)} is channels first (NCHW), it must be channels last "
+            f"(NHWC) {wanted}: use array.transpose{order}"
+        )
+    raise DiscoError(
+        f"calibration data is {list(found)}, the model's input needs {wanted}: use inputs of that "
+        "size"
+    )
