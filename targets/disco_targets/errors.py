@@ -1,8 +1,9 @@
 """The error tree of the project and its mapping to exit codes.
 
-Every package raises `DiscoError` or a subclass for what a user can put right; anything else that escapes is a bug.
-A message says what is wrong, where, and what to do next, in one or two sentences, and needs no traceback.
-Command-line modules map errors to exit codes in one place: their `main` returns `exit_code(error)`.
+Every package raises `DiscoError` or a subclass for what a user can put right; anything else that
+escapes is a bug. A message says what is wrong, where, and what to do next, in one or two sentences,
+and needs no traceback. Command-line modules map errors to exit codes in one place: their `main`
+returns `exit_code(error)`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class UsageError(DiscoError):
 def exit_code(error: BaseException) -> int:
     """The exit code of a command that ended with `error`.
 
-    `DiscoError` carries its own code, Ctrl-C gives 130 as shells do. Any other exception is a bug of ours: it is not
-    mapped but raised again, so that its traceback is seen.
+    `DiscoError` carries its own code, Ctrl-C gives 130 as shells do. Any other exception is a bug
+    of ours: it is not mapped but raised again, so that its traceback is seen.
     """
     if isinstance(error, DiscoError):
         return error.exit_code
