@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* Encodes `length` <= 254 bytes into `encoded` (length + 1 bytes, no delimiter). Returns the encoded length, 0 when length is too large. */
+/* Encodes `length` <= 254 bytes into `encoded` (length + 1 bytes, no delimiter). Returns the encoded length, 0 when length is too large.
+ * `raw` may be `encoded + 1`. */
 size_t disco_cobs_encode(const uint8_t *raw, size_t length, uint8_t *encoded);
 
 /* Decodes `length` encoded bytes (no delimiter) into `raw` (capacity bytes; may be `encoded` itself). ERR_PROTOCOL on malformed input. */

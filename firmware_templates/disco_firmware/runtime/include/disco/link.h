@@ -1,9 +1,15 @@
 /*
  * A reliable, ordered message line over a byte line that may drop, damage, repeat or delay bytes: COBS frames, CRC-32, go-back-N.
- * Not reentrant; all memory is in disco_link_t. Nothing here waits: callers poll.
+ * Not reentrant: a handler may reserve, commit, send and reset, but must not poll the link that called it. All memory is in
+ * disco_link_t. Nothing here waits: callers poll.
  *
- * The retransmission timer runs only while the caller polls without computing in between (disco_link_resume restarts it), so that a
- * long computation on either side is not taken for a lost frame.
+ * Receiving. Frames in order are delivered at once; one ACK a poll covers all of them. A damaged frame or a gap is answered by one
+ * NAK; a second one follows only when the sender was seen to start over and the expected frame is missing again.
+ *
+ * Sending. At most DISCO_LINK_WINDOW frames are under way. A NAK makes the sender go back at once; without any answer it goes back
+ * after DISCO_LINK_TIMEOUT_FIRST_MS, doubled up to DISCO_LINK_TIMEOUT_LAST_MS until something is acknowledged. That timer runs only
+ * while everything is written and the caller polls without computing in between (disco_link_resume restarts it), so that neither a
+ * full line nor a long computation is taken for a lost frame.
  */
 #ifndef DISCO_LINK_H
 #define DISCO_LINK_H
@@ -19,11 +25,21 @@
 extern "C" {
 #endif
 
-#define DISCO_FRAME_MAX_BYTES (DISCO_FRAME_HEADER_BYTES + DISCO_MAX_PAYLOAD + DISCO_FRAME_CRC_BYTES)
-#define DISCO_WIRE_MAX_BYTES (DISCO_FRAME_MAX_BYTES + 2) /* COBS code byte and delimiter */
+#define DISCO_FRAME_OVERHEAD_BYTES (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
+#define DISCO_WIRE_OVERHEAD_BYTES (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
+#define DISCO_WIRE_MAX_BYTES (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
+#define DISCO_CONTROL_MAX_PAYLOAD 96 /* of an unsequenced message: WELCOME is the longest */
+#define DISCO_LINK_CHUNK_BYTES 64    /* read from the port at a time */
+#define DISCO_LINK_TIMEOUT_FIRST_MS 200u
+#define DISCO_LINK_TIMEOUT_LAST_MS 2000u
 
-/* One received message, in order, exactly once. `payload` is valid during the call only. A status other than OK ends the poll with it. */
 typedef struct disco_link disco_link_t;
+
+/*
+ * One received message, in order, exactly once. `payload` is valid during the call only.
+ * Returns OK: taken. BUSY: not now; the frame is not acknowledged, no NAK is sent for it or for what follows it, and the sender's
+ * timer brings it back. Anything else: taken, and disco_link_poll ends with that status.
+ */
 typedef disco_status_t (*disco_link_handler_t)(void *context, disco_link_t *link, uint8_t opcode, const uint8_t *payload,
                                                uint16_t length);
 
@@ -36,40 +52,51 @@ typedef struct {
 } disco_link_stats_t;
 
 typedef struct {
-    uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded, ready to write */
     uint16_t wire_length;
+    uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded in place, ready to write */
 } disco_link_slot_t;
 
 struct disco_link {
-    uint8_t port_link;   /* which link of the port */
-    uint8_t self;        /* own address */
-    uint8_t peer;        /* address at the other end */
-    uint8_t session;     /* frames of other sessions are dropped; 0: only HELLO is taken */
+    uint8_t port_link; /* which link of the port */
+    uint8_t self;      /* own address */
+    uint8_t peer;      /* address at the other end */
+    uint8_t session;   /* frames of other sessions are dropped; 0: only HELLO is taken */
     disco_link_handler_t handler;
     void *context;
+
     /* sending */
-    disco_link_slot_t slots[DISCO_LINK_WINDOW]; /* frame with sequence s is in slot s % DISCO_LINK_WINDOW */
     uint8_t send_base;      /* oldest unacknowledged sequence */
     uint8_t send_next;      /* sequence of the next new frame */
-    uint8_t send_cursor;    /* next sequence to put on the wire (<= send_next; moves back to send_base to retransmit) */
+    uint8_t send_cursor;    /* sequence being written, or next to be written */
     uint8_t send_highest;   /* sequences before it were on the wire at least once */
     uint16_t cursor_offset; /* bytes of the frame at the cursor already written */
+    bool rewind;            /* go back to send_base when the frame at the cursor is written */
+    bool timer_running;
     uint32_t timer_ms;      /* when the retransmission timer was last restarted */
-    uint32_t timeout_ms;    /* current retransmission timeout, doubled up to a limit while nothing is acknowledged */
-    uint8_t reserved[DISCO_FRAME_MAX_BYTES]; /* frame under construction */
-    /* control frame waiting to be written (ACK, NAK, HELLO or WELCOME) */
-    uint8_t control[DISCO_WIRE_MAX_BYTES];
-    uint16_t control_length;
-    uint16_t control_offset;
-    bool ack_due; /* an ACK is to be sent when the control slot is free */
-    bool nak_due; /* likewise a NAK */
-    bool nak_sent; /* one NAK per gap */
+    uint32_t timeout_ms;    /* current retransmission timeout */
+
     /* receiving */
     uint8_t receive_next; /* sequence expected next */
-    uint8_t received[DISCO_WIRE_MAX_BYTES];
+    uint8_t gap_highest;  /* while gap_open: highest sequence seen beyond the gap */
+    bool gap_open;        /* a NAK was sent for receive_next */
+    bool damage_reported; /* a NAK was sent for a damaged frame, and no valid frame came since */
+    bool refused;         /* the handler said BUSY to receive_next */
+    bool ack_due;         /* an ACK is to be sent when the line is free for it */
+    bool nak_due;         /* likewise a NAK */
+    bool overflow;        /* the current frame is too long: skip to the delimiter */
     uint16_t received_length;
-    bool overflow; /* the current frame is too long: skip to the delimiter */
+    uint8_t chunk_offset; /* bytes of `chunk` already looked at */
+    uint8_t chunk_length;
+
     disco_link_stats_t stats;
+
+    /* a control frame (ACK, NAK, HELLO or WELCOME) that waits or is being written, with a leading delimiter */
+    uint16_t control_length;
+    uint16_t control_offset;
+    uint8_t control[DISCO_CONTROL_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES + 1];
+    uint8_t chunk[DISCO_LINK_CHUNK_BYTES];
+    uint8_t received[DISCO_WIRE_MAX_BYTES];     /* the frame that comes in, without its delimiter */
+    disco_link_slot_t slots[DISCO_LINK_WINDOW]; /* frame with sequence s is in slot s % DISCO_LINK_WINDOW */
 };
 
 /* A fresh link, session 0. `handler` gets every message with `context`. */
@@ -90,7 +117,8 @@ DISCO_MUST_CHECK disco_status_t disco_link_commit(disco_link_t *link, uint8_t op
 /* reserve, copy, commit. */
 DISCO_MUST_CHECK disco_status_t disco_link_send(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length);
 
-/* Sends an unsequenced message (HELLO, WELCOME) in place of any control frame that waits. */
+/* Sends an unsequenced message (HELLO, WELCOME) of at most DISCO_CONTROL_MAX_PAYLOAD bytes in place of any control frame that waits.
+ * HELLO is addressed to DISCO_ADDRESS_ANY. */
 DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length);
 
 /* Reads, delivers, acknowledges, retransmits, writes; never waits. Returns OK, or the status of a handler. */

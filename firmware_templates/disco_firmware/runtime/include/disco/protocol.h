@@ -4,7 +4,7 @@
  * Frame, before COBS; little-endian; a zero byte ends it on the wire:
  *   u8 opcode | u8 source | u8 destination | u8 session | u8 sequence | u8 reserved (0) | u16 length | payload | u32 CRC-32 (IEEE 802.3) of all before
  * Addresses: node index, or DISCO_ADDRESS_HOST. Session: drawn by the host in HELLO, never 0; frames of another session are dropped.
- * HELLO and WELCOME are unsequenced (sent again by the host until answered); ACK and NAK carry in `sequence` the next sequence number
+ * HELLO and WELCOME are unsequenced (HELLO is sent again by the host until answered); ACK and NAK carry in `sequence` the next sequence number
  * that the receiver expects; every other message is sequenced, acknowledged and retransmitted (go-back-N, window DISCO_LINK_WINDOW).
  */
 #ifndef DISCO_PROTOCOL_H
@@ -12,6 +12,7 @@
 
 #define DISCO_PROTOCOL_VERSION 1
 #define DISCO_ADDRESS_HOST 0xFE
+#define DISCO_ADDRESS_ANY 0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
 #define DISCO_FRAME_HEADER_BYTES 8
 #define DISCO_FRAME_CRC_BYTES 4
 #define DISCO_MAX_PAYLOAD 240 /* so that a whole frame is one COBS block: 8 + 240 + 4 < 254 */

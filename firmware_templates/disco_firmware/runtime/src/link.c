@@ -1,0 +1,406 @@
+/* Go-back-N over COBS frames. Sequence numbers are modulo 256 and compared by their distance. */
+#include "disco/link.h"
+
+#include <string.h>
+
+#include "disco/cobs.h"
+#include "disco/crc32.h"
+#include "disco/port.h"
+
+#define DELIMITER 0u
+/* So many bytes are read in one poll at most, so that a line full of garbage cannot hold the caller: twice what a window takes. */
+#define POLL_BUDGET_BYTES (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES)
+
+enum { AT_OPCODE, AT_SOURCE, AT_DESTINATION, AT_SESSION, AT_SEQUENCE, AT_RESERVED, AT_LENGTH, AT_PAYLOAD = DISCO_FRAME_HEADER_BYTES };
+
+typedef char frame_fits_one_cobs_block[DISCO_MAX_PAYLOAD + DISCO_FRAME_OVERHEAD_BYTES <= 254 ? 1 : -1];
+typedef char window_divides_sequence_space[256 % DISCO_LINK_WINDOW == 0 ? 1 : -1];
+
+static uint8_t distance(uint8_t from, uint8_t to) {
+    return (uint8_t)(to - from);
+}
+
+static bool behind_base(const disco_link_t *link, uint8_t sequence) {
+    return distance(link->send_base, sequence) > distance(link->send_base, link->send_next);
+}
+
+static disco_link_slot_t *slot_of(disco_link_t *link, uint8_t sequence) {
+    return &link->slots[sequence % DISCO_LINK_WINDOW];
+}
+
+/* ---- frames ---------------------------------------------------------------------------------------------------------------- */
+
+/* Completes the frame whose payload stands at wire + 1 + header, encodes it in place and ends it. Returns the bytes on the wire. */
+static uint16_t finish_frame(const disco_link_t *link, uint8_t *wire, uint8_t opcode, uint8_t sequence, uint16_t length) {
+    uint8_t *frame = wire + 1;
+    frame[AT_OPCODE] = opcode;
+    frame[AT_SOURCE] = link->self;
+    frame[AT_DESTINATION] = opcode == DISCO_MSG_HELLO ? (uint8_t)DISCO_ADDRESS_ANY : link->peer;
+    frame[AT_SESSION] = link->session;
+    frame[AT_SEQUENCE] = sequence;
+    frame[AT_RESERVED] = 0;
+    frame[AT_LENGTH] = (uint8_t)(length & 0xFFu);
+    frame[AT_LENGTH + 1] = (uint8_t)(length >> 8);
+    const size_t covered = (size_t)AT_PAYLOAD + length;
+    const uint32_t crc = disco_crc32(0, frame, covered);
+    for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
+        frame[covered + i] = (uint8_t)(crc >> (8 * i));
+    }
+    const size_t encoded = disco_cobs_encode(frame, covered + DISCO_FRAME_CRC_BYTES, wire);
+    wire[encoded] = DELIMITER;
+    return (uint16_t)(encoded + 1);
+}
+
+/* Decodes the received frame in place; false when it is damaged. */
+static bool decode_frame(disco_link_t *link, uint16_t encoded_length) {
+    uint8_t *frame = link->received;
+    size_t length = 0;
+    if (disco_cobs_decode(frame, encoded_length, frame, sizeof link->received, &length) != DISCO_OK ||
+        length < DISCO_FRAME_OVERHEAD_BYTES) {
+        return false;
+    }
+    const size_t covered = length - DISCO_FRAME_CRC_BYTES;
+    uint32_t crc = 0;
+    for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
+        crc |= (uint32_t)frame[covered + i] << (8 * i);
+    }
+    const size_t payload = frame[AT_LENGTH] | (size_t)frame[AT_LENGTH + 1] << 8;
+    return crc == disco_crc32(0, frame, covered) && payload == length - DISCO_FRAME_OVERHEAD_BYTES && frame[AT_RESERVED] == 0;
+}
+
+/* A greeting is taken from whoever sits on the line, so that a wrong cable is reported by the name of the node found there. */
+static bool address_fits(const disco_link_t *link, const uint8_t *frame) {
+    if (frame[AT_OPCODE] == DISCO_MSG_PEER_HELLO) {
+        return true;
+    }
+    if (frame[AT_OPCODE] == DISCO_MSG_WELCOME) {
+        return link->self == DISCO_ADDRESS_HOST && frame[AT_DESTINATION] == link->self;
+    }
+    return frame[AT_SOURCE] == link->peer && frame[AT_DESTINATION] == link->self;
+}
+
+static bool is_hello(const disco_link_t *link, const uint8_t *frame) {
+    return frame[AT_OPCODE] == DISCO_MSG_HELLO && link->peer == DISCO_ADDRESS_HOST && frame[AT_SOURCE] == DISCO_ADDRESS_HOST &&
+           (frame[AT_DESTINATION] == link->self || frame[AT_DESTINATION] == DISCO_ADDRESS_ANY);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------------------------------------- */
+
+static void take_damaged(disco_link_t *link) {
+    if (link->session == 0) {
+        return; /* before a session there is nothing to ask for, and the line may carry a boot loader's chatter */
+    }
+    ++link->stats.frames_damaged;
+    if (link->damage_reported || link->refused) {
+        return;
+    }
+    link->damage_reported = true;
+    link->gap_open = true;
+    link->gap_highest = link->receive_next;
+    link->nak_due = true;
+}
+
+static void take_beyond_gap(disco_link_t *link, uint8_t sequence) {
+    const bool started_over = link->gap_open && distance(link->receive_next, sequence) <= distance(link->receive_next, link->gap_highest);
+    if (!link->refused && (!link->gap_open || started_over)) {
+        link->nak_due = true;
+        link->gap_open = true;
+    }
+    link->gap_highest = sequence;
+}
+
+static void take_acknowledgement(disco_link_t *link, uint8_t expected, bool again, uint32_t now_ms) {
+    const uint8_t progress = distance(link->send_base, expected);
+    if (progress > distance(link->send_base, link->send_highest)) {
+        return; /* older than what we know, or nonsense */
+    }
+    if (progress > 0) {
+        link->send_base = expected;
+        link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
+        link->timer_ms = now_ms;
+    }
+    if (again) {
+        link->rewind = true;
+        link->ack_due = true; /* what came damaged may have been our ACK */
+        link->timer_ms = now_ms;
+    }
+}
+
+static disco_status_t take_sequenced(disco_link_t *link, const uint8_t *frame) {
+    const uint8_t sequence = frame[AT_SEQUENCE];
+    const uint8_t ahead = distance(link->receive_next, sequence);
+    if (ahead == 0) {
+        const uint16_t length = (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8);
+        ++link->receive_next; /* before the handler, which may reset the link */
+        ++link->stats.frames_received;
+        link->ack_due = true;
+        link->gap_open = false;
+        link->refused = false;
+        const disco_status_t status = link->handler(link->context, link, frame[AT_OPCODE], frame + AT_PAYLOAD, length);
+        if (status == DISCO_BUSY) {
+            --link->receive_next;
+            --link->stats.frames_received;
+            link->refused = true;
+            return DISCO_OK;
+        }
+        return status;
+    }
+    if (ahead < DISCO_LINK_WINDOW) {
+        take_beyond_gap(link, sequence);
+    } else if (distance(sequence, link->receive_next) <= DISCO_LINK_WINDOW) {
+        link->ack_due = true; /* a repeated frame: our ACK was lost */
+    }
+    return DISCO_OK;
+}
+
+static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
+    const uint16_t encoded_length = link->received_length;
+    const bool overflow = link->overflow;
+    link->received_length = 0;
+    link->overflow = false;
+    if (encoded_length == 0) {
+        return DISCO_OK; /* two delimiters in a row */
+    }
+    const uint8_t *frame = link->received;
+    if (overflow || !decode_frame(link, encoded_length)) {
+        take_damaged(link);
+        return DISCO_OK;
+    }
+    if (is_hello(link, frame)) {
+        const uint16_t length = (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8);
+        return link->handler(link->context, link, DISCO_MSG_HELLO, frame + AT_PAYLOAD, length);
+    }
+    if (link->session == 0 || frame[AT_SESSION] != link->session) {
+        return DISCO_OK; /* left over from another session */
+    }
+    if (!address_fits(link, frame)) {
+        ++link->stats.frames_damaged;
+        return DISCO_OK;
+    }
+    link->damage_reported = false;
+    switch (frame[AT_OPCODE]) {
+        case DISCO_MSG_ACK:
+        case DISCO_MSG_NAK:
+            take_acknowledgement(link, frame[AT_SEQUENCE], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
+            return DISCO_OK;
+        case DISCO_MSG_HELLO: return DISCO_OK; /* not from a host */
+        case DISCO_MSG_WELCOME:
+            return link->handler(link->context, link, DISCO_MSG_WELCOME, frame + AT_PAYLOAD,
+                                 (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8));
+        default: return take_sequenced(link, frame);
+    }
+}
+
+static disco_status_t take_byte(disco_link_t *link, uint8_t byte, uint32_t now_ms) {
+    if (byte == DELIMITER) {
+        return take_frame(link, now_ms);
+    }
+    if (link->received_length < sizeof link->received) {
+        link->received[link->received_length++] = byte;
+    } else {
+        link->overflow = true;
+    }
+    return DISCO_OK;
+}
+
+static disco_status_t receive(disco_link_t *link, uint32_t now_ms) {
+    for (size_t budget = 0; budget < POLL_BUDGET_BYTES; ++budget) {
+        if (link->chunk_offset == link->chunk_length) {
+            link->chunk_offset = 0;
+            link->chunk_length = (uint8_t)disco_port_read(link->port_link, link->chunk, sizeof link->chunk);
+            if (link->chunk_length == 0) {
+                return DISCO_OK;
+            }
+        }
+        const disco_status_t status = take_byte(link, link->chunk[link->chunk_offset++], now_ms);
+        if (status != DISCO_OK) {
+            return status;
+        }
+    }
+    return DISCO_OK;
+}
+
+/* ---- sending --------------------------------------------------------------------------------------------------------------- */
+
+static void run_timer(disco_link_t *link, uint32_t now_ms) {
+    const bool all_written = link->send_cursor == link->send_next && link->cursor_offset == 0 && !link->rewind;
+    if (link->send_base == link->send_next || !all_written || !link->timer_running) {
+        link->timer_running = link->send_base != link->send_next;
+        link->timer_ms = now_ms;
+    } else if (now_ms - link->timer_ms >= link->timeout_ms) {
+        const uint32_t doubled = 2 * link->timeout_ms;
+        link->timeout_ms = doubled < DISCO_LINK_TIMEOUT_LAST_MS ? doubled : DISCO_LINK_TIMEOUT_LAST_MS;
+        link->timer_ms = now_ms;
+        link->rewind = true;
+    }
+}
+
+/* Puts a control frame into its slot, behind a delimiter that ends whatever was cut off before it. */
+static void put_control(disco_link_t *link, uint8_t opcode, uint8_t sequence, uint16_t length) {
+    link->control[0] = DELIMITER;
+    link->control_length = (uint16_t)(1 + finish_frame(link, link->control + 1, opcode, sequence, length));
+    link->control_offset = 0;
+}
+
+static void put_acknowledgement(disco_link_t *link) {
+    put_control(link, link->nak_due ? DISCO_MSG_NAK : DISCO_MSG_ACK, link->receive_next, 0);
+    link->control_offset = 1; /* it stands between whole frames and needs no delimiter before it */
+    link->ack_due = false;
+    link->nak_due = false;
+}
+
+/* Writes bytes [*offset, length) as far as the port takes them; true when all are written. */
+static bool write_bytes(const disco_link_t *link, const uint8_t *bytes, uint16_t length, uint16_t *offset) {
+    while (*offset < length) {
+        const size_t taken = disco_port_write(link->port_link, bytes + *offset, (size_t)(length - *offset));
+        if (taken == 0) {
+            return false;
+        }
+        *offset = (uint16_t)(*offset + taken);
+    }
+    return true;
+}
+
+/* Between two frames: takes the cursor back where a NAK, the timer or an overtaking ACK asks for it. */
+static void settle_cursor(disco_link_t *link) {
+    if (link->rewind || behind_base(link, link->send_cursor)) {
+        link->send_cursor = link->send_base;
+        link->rewind = false;
+    }
+}
+
+static void count_written(disco_link_t *link, const disco_link_slot_t *slot) {
+    if (link->send_cursor == link->send_highest) {
+        ++link->send_highest;
+        ++link->stats.frames_sent;
+        link->stats.bytes_sent += (uint32_t)slot->wire_length - DISCO_WIRE_OVERHEAD_BYTES;
+    } else {
+        ++link->stats.retransmissions;
+    }
+}
+
+/* Writes the rest of the frame at the cursor, or the next one; false when the line is full or there is nothing to write. */
+static bool write_frame(disco_link_t *link) {
+    if (link->cursor_offset == 0) {
+        settle_cursor(link);
+        if (link->send_cursor == link->send_next) {
+            return false;
+        }
+    }
+    const disco_link_slot_t *slot = slot_of(link, link->send_cursor);
+    if (!write_bytes(link, slot->wire, slot->wire_length, &link->cursor_offset)) {
+        return false;
+    }
+    count_written(link, slot);
+    link->cursor_offset = 0;
+    ++link->send_cursor;
+    return true;
+}
+
+static void transmit(disco_link_t *link) {
+    bool more = true;
+    while (more) {
+        if (link->cursor_offset == 0) {
+            if (link->control_length == 0 && (link->ack_due || link->nak_due)) {
+                put_acknowledgement(link);
+            }
+            if (!write_bytes(link, link->control, link->control_length, &link->control_offset)) {
+                return;
+            }
+            link->control_length = 0;
+            link->control_offset = 0;
+        }
+        more = write_frame(link);
+    }
+}
+
+/* ---- interface ------------------------------------------------------------------------------------------------------------- */
+
+void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler, void *context) {
+    memset(link, 0, sizeof *link);
+    link->port_link = port_link;
+    link->self = self;
+    link->peer = peer;
+    link->handler = handler;
+    link->context = context;
+    link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
+}
+
+void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms) {
+    link->session = session;
+    link->send_base = link->send_next = link->send_cursor = link->send_highest = 0;
+    link->cursor_offset = 0;
+    link->rewind = link->timer_running = false;
+    link->timer_ms = now_ms;
+    link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
+    link->receive_next = link->gap_highest = 0;
+    link->gap_open = link->damage_reported = link->refused = false;
+    link->ack_due = link->nak_due = link->overflow = false;
+    link->received_length = 0;
+    link->chunk_offset = link->chunk_length = 0;
+    link->control_length = link->control_offset = 0;
+    memset(&link->stats, 0, sizeof link->stats);
+}
+
+bool disco_link_ready(const disco_link_t *link) {
+    /* An acknowledged frame that is half written keeps its slot until its end is on the wire. */
+    const bool held = link->cursor_offset > 0 && behind_base(link, link->send_cursor);
+    const uint8_t oldest = held ? link->send_cursor : link->send_base;
+    return link->session != 0 && distance(oldest, link->send_next) < DISCO_LINK_WINDOW;
+}
+
+uint8_t *disco_link_reserve(disco_link_t *link) {
+    return slot_of(link, link->send_next)->wire + 1 + AT_PAYLOAD;
+}
+
+disco_status_t disco_link_commit(disco_link_t *link, uint8_t opcode, uint16_t length) {
+    if (length > DISCO_MAX_PAYLOAD) {
+        return DISCO_ERR_ARGUMENT;
+    }
+    if (!disco_link_ready(link)) {
+        return DISCO_BUSY;
+    }
+    disco_link_slot_t *slot = slot_of(link, link->send_next);
+    slot->wire_length = finish_frame(link, slot->wire, opcode, link->send_next, length);
+    ++link->send_next;
+    return DISCO_OK;
+}
+
+disco_status_t disco_link_send(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length) {
+    if (length > DISCO_MAX_PAYLOAD) {
+        return DISCO_ERR_ARGUMENT;
+    }
+    if (!disco_link_ready(link)) {
+        return DISCO_BUSY;
+    }
+    if (length > 0) {
+        memcpy(disco_link_reserve(link), payload, length);
+    }
+    return disco_link_commit(link, opcode, length);
+}
+
+disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length) {
+    if (length > DISCO_CONTROL_MAX_PAYLOAD) {
+        return DISCO_ERR_ARGUMENT;
+    }
+    if (length > 0) {
+        memcpy(link->control + 2 + AT_PAYLOAD, payload, length);
+    }
+    put_control(link, opcode, 0, length);
+    return DISCO_OK;
+}
+
+disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms) {
+    const disco_status_t status = receive(link, now_ms);
+    run_timer(link, now_ms);
+    transmit(link);
+    return status;
+}
+
+bool disco_link_idle(const disco_link_t *link) {
+    return link->send_base == link->send_next;
+}
+
+void disco_link_resume(disco_link_t *link, uint32_t now_ms) {
+    link->timer_ms = now_ms;
+}
