@@ -1,0 +1,127 @@
+"""Who owns which channel: ownership travels from the input through the graph (design: a mixing op splits, a local op keeps)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_converter import graph as g
+from disco_targets.errors import DiscoError
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ownership:
+    """Ownership of one tensor's channels.
+
+    owners: [channels] node index of each channel, or None when every node computes and stores all (replicated).
+    rank: [channels] order of the channels in a node's pixel; rising ranks lie next to each other.
+    """
+
+    owners: IntArray | None
+    rank: IntArray
+
+    def own(self, node: int) -> tuple[int, ...]:
+        """The channels of `node` in buffer order."""
+        every = np.arange(self.rank.size) if self.owners is None else np.flatnonzero(self.owners == node)
+        return self.ordered(every)
+
+    def ordered(self, channels: IntArray) -> tuple[int, ...]:
+        """`channels` in buffer order."""
+        return tuple(int(c) for c in channels[np.argsort(self.rank[channels], kind="stable")])
+
+
+def shares(channels: int, nodes: int) -> IntArray:
+    """[channels] owners in contiguous blocks as equal as possible, the remainder to the first nodes."""
+    sizes = [channels // nodes + (node < channels % nodes) for node in range(nodes)]
+    return np.repeat(np.arange(nodes), sizes)
+
+
+def propagate(graph: g.Graph, nodes: int) -> dict[str, Ownership]:
+    """Ownership of every tensor for `nodes` nodes. The input is replicated.
+
+    Raises:
+        DiscoError: A mixing op has fewer output channels than there are nodes, or a RESHAPE cuts channels apart.
+    """
+    _check_nodes(graph, nodes)
+    source = graph.tensors[graph.input]
+    result = {graph.input: Ownership(None, np.arange(source.channels))}
+    for op in graph.ops:
+        result[op.output] = _after(graph, op, [result[name] for name in op.inputs], nodes)
+    return result
+
+
+def _check_nodes(graph: g.Graph, nodes: int) -> None:
+    if nodes < 1:
+        raise DiscoError(f"{nodes} nodes: at least 1 is needed")
+    for op in graph.ops:
+        channels = graph.tensors[op.output].channels
+        if isinstance(op.params, g.MIXING) and channels < nodes:
+            raise DiscoError(
+                f"{nodes} nodes are more than the {channels} output channels of {op.name} ({op.output!r}): use at most {channels} nodes"
+            )
+
+
+def _after(graph: g.Graph, op: g.Op, inputs: list[Ownership], nodes: int) -> Ownership:
+    channels = graph.tensors[op.output].channels
+    if isinstance(op.params, g.MIXING):
+        return Ownership(shares(channels, nodes), np.arange(channels))
+    if isinstance(op.params, g.Concatenation):
+        return _concatenated(inputs, nodes)
+    if isinstance(op.params, g.Reshape):
+        return _reshaped(graph, op, inputs[0])
+    if isinstance(op.params, g.DepthwiseConv2D):
+        return _multiplied(inputs[0], op.params.multiplier)
+    if isinstance(op.params, g.Softmax) and inputs[0].owners is not None:
+        return Ownership(np.zeros(channels, np.int64), np.arange(channels))  # once, after the gather
+    return next((i for i in inputs if i.owners is not None), inputs[0])
+
+
+def _concatenated(inputs: list[Ownership], nodes: int) -> Ownership:
+    if all(i.owners is None for i in inputs):
+        return Ownership(None, np.arange(sum(i.rank.size for i in inputs)))
+    # A replicated part costs nothing to split: every node has it all.
+    owners = [shares(i.rank.size, nodes) if i.owners is None else i.owners for i in inputs]
+    offsets = np.cumsum([0, *(i.rank.size for i in inputs[:-1])])
+    # Ranks are made dense per input, so that the inputs follow each other.
+    ranks = [np.argsort(np.argsort(i.rank, kind="stable")) + offset for i, offset in zip(inputs, offsets, strict=True)]
+    return Ownership(np.concatenate(owners), np.concatenate(ranks))
+
+
+def _multiplied(source: Ownership, multiplier: int) -> Ownership:
+    owners = None if source.owners is None else np.repeat(source.owners, multiplier)
+    steps = np.tile(np.arange(multiplier), source.rank.size)
+    return Ownership(owners, np.repeat(source.rank, multiplier) * multiplier + steps)
+
+
+def _reshaped(graph: g.Graph, op: g.Op, source: Ownership) -> Ownership:
+    assert isinstance(op.params, g.Reshape)
+    before, after = graph.tensors[op.inputs[0]].shape, graph.tensors[op.output].shape
+    if after[-1] == before[-1] and op.params.order is None:
+        return source
+    if len(after) == 2:
+        return _flattened(before, op.params, source)
+    whole = source.owners is None or len(np.unique(source.owners)) == 1
+    if whole and (np.diff(source.rank) > 0).all() and op.params.order is None:
+        owners = None if source.owners is None else np.full(after[-1], source.owners[0])
+        return Ownership(owners, np.arange(after[-1]))
+    raise DiscoError(
+        f"{op.name} reshapes {list(before)} to {list(after)} and so cuts channels apart: only flattening to [1, n] or keeping the "
+        "last axis can be split over several nodes"
+    )
+
+
+def _flattened(before: tuple[int, ...], reshape: g.Reshape, source: Ownership) -> Ownership:
+    """Each element belongs to the owner of its channel, and keeps the order it has on a node: pixel by pixel, channels by rank."""
+    elements = np.arange(np.prod(before))
+    pixel, channel = np.divmod(elements, before[-1])
+    rank = pixel * (int(source.rank.max()) + 1) + source.rank[channel]
+    owners = None if source.owners is None else source.owners[channel]
+    if reshape.order is not None:
+        rank = rank[reshape.order]
+        owners = None if owners is None else owners[reshape.order]
+    return Ownership(owners, rank)

@@ -1,0 +1,231 @@
+"""Cuts the quantised graph into one slice per node, and reads off the int8 weights what must be exchanged.
+
+For every op and node there is a list of the input channels that the node needs: for a mixing op those with a weight other than 0
+towards its outputs, for a local op the channels that its outputs come from. What a node needs and another owns is transmitted,
+united over all consumers of a tensor. Nothing is taken from the pruner: a badly pruned model is slow, never wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco_converter import graph as g
+from disco_converter.ownership import IntArray, Ownership, propagate
+
+Channels = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One activation on one node: pixels of own channels followed by the halo, grouped by sender (channels of the whole tensor)."""
+
+    name: str
+    tensor: str
+    own: Channels
+    halo: tuple[tuple[int, Channels], ...]
+    """(sending node, its channels) with rising nodes."""
+
+    @property
+    def layout(self) -> Channels:
+        """All channels of a pixel in order."""
+        return self.own + tuple(c for _, channels in self.halo for c in channels)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an op reads: the leading `channels` of each pixel of `buffer`."""
+
+    buffer: str
+    channels: Channels
+
+
+@dataclass(frozen=True, eq=False)
+class SlicedOp:
+    """A node's share of one op of the model, or a SELECT_CHANNELS in front of one."""
+
+    source: g.Op
+    kind: str
+    name: str
+    operands: tuple[Operand, ...]
+    output: str
+    params: g.Params
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSlice:
+    """What one node computes, in program order."""
+
+    node: int
+    buffers: dict[str, Buffer]
+    ops: tuple[SlicedOp, ...]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The sending of one tensor's transmitted channels: (sender, receiver) -> channels in the receiver's buffer order."""
+
+    index: int
+    tensor: str
+    routes: dict[tuple[int, int], Channels]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The whole cut."""
+
+    graph: g.Graph
+    nodes: int
+    ownership: dict[str, Ownership]
+    exchanges: tuple[Exchange, ...]
+    stages: dict[int, int]
+    """op index -> stage: the exchanges on the longest path before the op."""
+    slices: tuple[NodeSlice, ...]
+
+    def output_channels(self, tensor: str, node: int) -> Channels:
+        """What `node` sends to the host of model output `tensor`; node 0 speaks for a replicated one."""
+        ownership = self.ownership[tensor]
+        return ownership.own(node) if ownership.owners is not None or node == 0 else ()
+
+
+def partition(graph: g.Graph, nodes: int) -> Partition:
+    """Cuts `graph` for `nodes` nodes.
+
+    Raises:
+        DiscoError: The graph cannot be cut that way (see ownership.propagate).
+    """
+    ownership = propagate(graph, nodes)
+    exchanges = _exchanges(graph, nodes, ownership)
+    slices = tuple(_slice(graph, ownership, exchanges, node) for node in range(nodes))
+    return Partition(graph, nodes, ownership, exchanges, _stages(graph, slices), slices)
+
+
+def needed_channels(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], position: int, node: int) -> Channels:
+    """Channels of input `position` that `node` needs for its outputs of `op`: in the order of use for local ops, without those
+    that only meet zero weights for mixing ops."""
+    outputs = np.array(ownership[op.output].own(node), np.int64)
+    source = ownership[op.inputs[position]]
+    if not outputs.size:
+        return ()
+    if isinstance(op.params, g.MIXING):
+        weights = op.params.filter.weights[outputs]
+        return source.ordered(np.flatnonzero(weights.reshape(-1, weights.shape[-1]).any(axis=0)))
+    if isinstance(op.params, g.DepthwiseConv2D):
+        return tuple(dict.fromkeys((outputs // op.params.multiplier).tolist()))
+    if isinstance(op.params, g.Concatenation):
+        start = sum(graph.tensors[name].channels for name in op.inputs[:position])
+        inside = outputs[(outputs >= start) & (outputs < start + source.rank.size)]
+        return tuple((inside - start).tolist())
+    if isinstance(op.params, g.Reshape):
+        return source.own(node)
+    if isinstance(op.params, g.Softmax):
+        return tuple(range(source.rank.size))
+    return tuple(outputs.tolist())
+
+
+def _exchanges(graph: g.Graph, nodes: int, ownership: dict[str, Ownership]) -> tuple[Exchange, ...]:
+    result: list[Exchange] = []
+    for tensor in [graph.input, *(op.output for op in graph.ops)]:
+        routes = _routes(graph, nodes, ownership, tensor)
+        if routes:
+            result.append(Exchange(len(result), tensor, routes))
+    return tuple(result)
+
+
+def _routes(graph: g.Graph, nodes: int, ownership: dict[str, Ownership], tensor: str) -> dict[tuple[int, int], Channels]:
+    owners = ownership[tensor].owners
+    if owners is None:
+        return {}
+    routes: dict[tuple[int, int], Channels] = {}
+    for receiver in range(nodes):
+        needed: set[int] = set()
+        for op in graph.consumers[tensor]:
+            for position, name in enumerate(op.inputs):
+                if name == tensor:
+                    needed.update(needed_channels(graph, op, ownership, position, receiver))
+        channels = np.array(sorted(needed), np.int64)
+        for sender in range(nodes):
+            sent = channels[owners[channels] == sender]
+            if sender != receiver and sent.size:
+                routes[sender, receiver] = ownership[tensor].ordered(sent)
+    return routes
+
+
+def _slice(graph: g.Graph, ownership: dict[str, Ownership], exchanges: tuple[Exchange, ...], node: int) -> NodeSlice:
+    buffers = {name: Buffer(name, name, ownership[name].own(node), ()) for name in graph.tensors}
+    for exchange in exchanges:
+        halo = tuple((sender, channels) for (sender, receiver), channels in sorted(exchange.routes.items()) if receiver == node)
+        buffers[exchange.tensor] = dataclasses.replace(buffers[exchange.tensor], halo=halo)
+    ops: list[SlicedOp] = []
+    for op in graph.ops:
+        if buffers[op.output].own:
+            ops.extend(_sliced(graph, op, ownership, buffers, node))
+    return NodeSlice(node, {name: buffer for name, buffer in buffers.items() if buffer.layout}, tuple(ops))
+
+
+def _sliced(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], buffers: dict[str, Buffer], node: int) -> list[SlicedOp]:
+    """The op on this node, behind the selections that it needs. New buffers are added to `buffers`."""
+    before: list[SlicedOp] = []
+    operands: list[Operand] = []
+    for position, name in enumerate(op.inputs):
+        buffer = buffers[name]
+        needed = needed_channels(graph, op, ownership, position, node)
+        if isinstance(op.params, g.MIXING):
+            # One dense convolution over own + halo; own channels alone where no halo channel matters to this op.
+            own_only = set(needed) <= set(buffer.own)
+            operands.append(Operand(name, buffer.own if own_only else buffer.layout))
+        elif needed == buffer.layout[: len(needed)]:
+            if needed:
+                operands.append(Operand(name, needed))
+        else:
+            selection = _selection(op, position, buffer, needed)
+            buffers[selection.output] = Buffer(selection.output, buffer.tensor, needed, ())
+            before.append(selection)
+            operands.append(Operand(selection.output, needed))
+    outputs = np.array(buffers[op.output].own, np.int64)
+    params = _sliced_params(op, outputs, operands)
+    return [*before, SlicedOp(op, op.kind, op.name, tuple(operands), op.output, params)]
+
+
+def _selection(op: g.Op, position: int, buffer: Buffer, needed: Channels) -> SlicedOp:
+    name = f"select_{op.name}_{position}"
+    places = {channel: place for place, channel in enumerate(buffer.layout)}
+    params = g.SelectChannels(tuple(places[channel] for channel in needed))
+    return SlicedOp(op, "SELECT_CHANNELS", name, (Operand(buffer.name, buffer.layout),), f"{buffer.name}:{name}", params)
+
+
+def _sliced_params(op: g.Op, outputs: IntArray, operands: list[Operand]) -> g.Params:
+    params = op.params
+    if isinstance(params, g.DepthwiseConv2D):
+        return dataclasses.replace(params, filter=_cut(params.filter, params.filter.weights[..., outputs], outputs))
+    if isinstance(params, g.MIXING):
+        inputs = np.array(operands[0].channels, np.int64)
+        weights = params.filter.weights[outputs][..., inputs]
+        return dataclasses.replace(params, filter=_cut(params.filter, weights, outputs))
+    if isinstance(params, g.Reshape):
+        return g.Reshape()  # the node's elements already lie in the output's order
+    return params
+
+
+def _cut(whole: g.Filter, weights: g.Int8Array, outputs: IntArray) -> g.Filter:
+    bias = None if whole.bias is None else whole.bias[outputs]
+    return g.Filter(np.ascontiguousarray(weights), whole.scales[outputs], whole.per_channel, bias)
+
+
+def _stages(graph: g.Graph, slices: tuple[NodeSlice, ...]) -> dict[int, int]:
+    """Every op one stage after the exchange that any node waits for in it."""
+    waits = {
+        (op.source.index, slice_.buffers[operand.buffer].tensor)
+        for slice_ in slices
+        for op in slice_.ops
+        for operand in op.operands
+        if len(operand.channels) > len(slice_.buffers[operand.buffer].own)
+    }
+    level = {graph.input: 0}
+    stages: dict[int, int] = {}
+    for op in graph.ops:
+        stages[op.index] = max(level[name] + ((op.index, name) in waits) for name in op.inputs)
+        level[op.output] = stages[op.index]
+    return stages

@@ -1,0 +1,129 @@
+"""Proves on the host that the sliced network equals the whole one, bit for bit, every tensor, in TFLite's reference kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco_converter import graph as g
+from disco_converter.partition import NodeSlice, Operand, Partition
+from disco_converter.stages import Stage
+from disco_firmware.reference import ReferenceModel
+from disco_targets.errors import DiscoError
+
+
+@dataclass(frozen=True)
+class SliceFile:
+    """One stage of one node as a .tflite file."""
+
+    stage: Stage
+    content: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """What was compared: all of it was equal."""
+
+    inferences: int
+    elements: int
+    outputs: tuple[g.Int8Array, ...]
+    """Per model output: [n, *shape[1:]] of the whole model."""
+
+
+def prove(
+    partition: Partition,
+    reference: bytes,
+    slices: tuple[tuple[SliceFile, ...], ...],
+    inputs: g.Int8Array,
+    progress: Callable[[], None] = lambda: None,
+) -> Proof:
+    """Runs the whole model and the chained stages on every input and compares every op's output.
+
+    Args:
+        partition: The cut.
+        reference: The whole model (.tflite).
+        slices: Per node its stages in order.
+        inputs: int8 [n, *input shape without batch].
+        progress: Called after each input.
+
+    Raises:
+        DiscoError: The first op, node and channel that differ, with both values.
+    """
+    whole = ReferenceModel(reference, "the whole model", observe=True)
+    chain = _Chain(partition, slices)
+    outputs: list[list[g.Int8Array]] = [[] for _ in partition.graph.outputs]
+    elements = 0
+    for number, sample in enumerate(inputs):
+        whole.run([sample[None]])
+        golden = {name: whole.tensor(tensor.index) for name, tensor in partition.graph.tensors.items()}
+        for node, operand, value in chain.run(sample[None]):
+            elements += _compare(partition, golden, node, operand, value, number)
+        for place, name in enumerate(partition.graph.outputs):
+            outputs[place].append(golden[name][0])
+        progress()
+    return Proof(len(inputs), elements, tuple(np.array(output) for output in outputs))
+
+
+class _Chain:
+    """All stages of all nodes, exchanging what the partition lists and nothing else."""
+
+    def __init__(self, partition: Partition, slices: tuple[tuple[SliceFile, ...], ...]) -> None:
+        self._partition = partition
+        ordered = sorted((f for files in slices for f in files), key=lambda f: (f.stage.index, f.stage.node))
+        self._stages = [(f.stage, ReferenceModel(f.content, _name(f.stage), observe=True)) for f in ordered]
+
+    def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, SlicedName], g.Int8Array]]:
+        """Yields (node, (buffer, op name), own channels of its output) for every op."""
+        values: list[dict[str, g.Int8Array]] = [{self._partition.graph.input: sample} for _ in range(self._partition.nodes)]
+        for stage, model in self._stages:
+            slice_ = self._partition.slices[stage.node]
+            model.run([np.ascontiguousarray(self._operand(values, slice_, operand)) for operand in stage.inputs])
+            for op in stage.ops:
+                value = model.tensor(model.tensor_index(op.output))
+                values[stage.node][op.output] = value
+                yield stage.node, (op.output, op.name), value
+
+    def _operand(self, values: list[dict[str, g.Int8Array]], slice_: NodeSlice, operand: Operand) -> g.Int8Array:
+        """The own channels that the node computed, then the halo channels, taken from those that their owners computed."""
+        buffer = slice_.buffers[operand.buffer]
+        parts = [values[slice_.node][operand.buffer]] if buffer.own else []
+        if len(operand.channels) > len(buffer.own):
+            parts += [self._received(values, buffer.tensor, sender, channels) for sender, channels in buffer.halo]
+        return np.concatenate(parts, axis=-1)[..., : len(operand.channels)]
+
+    def _received(self, values: list[dict[str, g.Int8Array]], tensor: str, sender: int, channels: tuple[int, ...]) -> g.Int8Array:
+        own = self._partition.slices[sender].buffers[tensor].own
+        value: g.Int8Array = values[sender][tensor][..., [own.index(channel) for channel in channels]]
+        return value
+
+
+SlicedName = str
+
+
+def _name(stage: Stage) -> str:
+    return f"stage {stage.index} of node {stage.node}"
+
+
+def _compare(
+    partition: Partition, golden: dict[str, g.Int8Array], node: int, place: tuple[str, SlicedName], value: g.Int8Array, number: int
+) -> int:
+    name, op = place
+    buffer = partition.slices[node].buffers[name]
+    expected = golden[buffer.tensor][..., list(buffer.own)]
+    if expected.shape != value.shape or (expected != value).any():
+        raise DiscoError(_difference(buffer.tensor, buffer.own, node, op, expected, value, number))
+    return int(value.size)
+
+
+def _difference(
+    tensor: str, own: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, number: int
+) -> str:
+    if expected.shape != value.shape:
+        return f"{op} on node {node} has shape {list(value.shape)}, not {list(expected.shape)}: this is a bug of disco-edge, please report it"
+    first = tuple(int(i) for i in np.argwhere(expected != value)[0])
+    return (
+        f"the sliced network differs from the whole one: input {number}, {op} on node {node}, tensor {tensor!r}, channel {own[first[-1]]}, "
+        f"position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is a bug of disco-edge, please report it"
+    )

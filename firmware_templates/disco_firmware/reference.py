@@ -1,0 +1,96 @@
+"""The golden: TFLite's reference kernels (BUILTIN_REF), the same arithmetic as the C runtime's, bit for bit.
+
+The default interpreter is no golden: XNNPACK and the optimised kernels differ from the reference kernels by 1 from the first
+convolution on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_targets.errors import DiscoError
+
+Int8Array = npt.NDArray[np.int8]
+
+
+class ReferenceModel:
+    """One .tflite file in TFLite's reference kernels. Inputs and outputs are int8, in the file's order."""
+
+    def __init__(self, content: bytes, where: str = "model", *, observe: bool = False) -> None:
+        """observe: keep the output of every op, for `tensor`.
+
+        Raises:
+            DiscoError: TFLite does not take the file.
+        """
+        self._interpreter = _interpreter(content, where)
+        self._inputs = [int(detail["index"]) for detail in self._interpreter.get_input_details()]
+        self._outputs = [int(detail["index"]) for detail in self._interpreter.get_output_details()]
+        if observe:
+            # Only a model output is safe to read: TFLite 2.14 lets ADD, RESHAPE and SOFTMAX write over their inputs, even
+            # with experimental_preserve_all_tensors.
+            written = [int(i) for op in self._interpreter._get_ops_details() for i in op["outputs"]]
+            everything = dict.fromkeys([*self._outputs, *written])
+            self._interpreter = _interpreter(with_outputs(content, list(everything)), where)
+
+    def run(self, inputs: Sequence[Int8Array]) -> list[Int8Array]:
+        """Outputs for one inference; shapes with the batch of 1."""
+        for index, value in zip(self._inputs, inputs, strict=True):
+            self._interpreter.set_tensor(index, value)
+        self._interpreter.invoke()
+        return [self._interpreter.get_tensor(index) for index in self._outputs]
+
+    def tensor(self, index: int) -> Int8Array:
+        """Activation `index` (as numbered in the file) of the last run; needs `observe`."""
+        value: Int8Array = self._interpreter.get_tensor(index)
+        return value
+
+    def tensor_index(self, name: str) -> int:
+        """Index of the tensor called `name` (KeyError when there is none)."""
+        for detail in self._interpreter.get_tensor_details():
+            if detail["name"] == name:
+                return int(detail["index"])
+        raise KeyError(name)
+
+
+def with_outputs(content: bytes, outputs: Sequence[int]) -> bytes:
+    """The same .tflite file with other tensors as outputs of its (only) subgraph.
+
+    A FlatBuffers offset points forward, so a new vector at the end of the file can take the place of the old one.
+    """
+    data = bytearray(content)
+    data += b"\0" * (-len(data) % 4)
+    subgraphs = _follow(data, _field(data, _follow(data, 0), 2))
+    subgraph = _follow(data, subgraphs + 4)
+    field = _field(data, subgraph, 2)
+    struct.pack_into("<I", data, field, len(data) - field)
+    return bytes(data + struct.pack(f"<I{len(outputs)}i", len(outputs), *outputs))
+
+
+def _follow(data: bytearray, position: int) -> int:
+    return position + int(struct.unpack_from("<I", data, position)[0])
+
+
+def _field(data: bytearray, table: int, number: int) -> int:
+    """Position of field `number` of a FlatBuffers table."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    return table + int(struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0])
+
+
+def _interpreter(content: bytes, where: str) -> Any:
+    try:
+        from tflite_runtime import interpreter as module
+    except ImportError:
+        from ai_edge_litert import interpreter as module
+    try:
+        interpreter = module.Interpreter(
+            model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF, num_threads=1
+        )
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        raise DiscoError(f"TFLite does not run {where}: {error}") from error
+    return interpreter
