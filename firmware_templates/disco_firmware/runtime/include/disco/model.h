@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include "disco/kernels.h"
+#include "disco/link.h"
 #include "disco/protocol.h"
+#include "disco/status.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -102,8 +104,8 @@ typedef struct {
     uint8_t bundle_id[DISCO_BUNDLE_ID_BYTES];
     const disco_tensor_t *tensors;
     const disco_op_t *ops;
-    const disco_send_t *sends;       /* by tensor, in exchange order */
-    const disco_receive_t *receives; /* by tensor, in exchange order */
+    const disco_send_t *sends;       /* by rising exchange, so that those of one tensor lie together */
+    const disco_receive_t *receives; /* by rising exchange, likewise */
     const uint16_t *inputs;          /* tensors */
     const uint16_t *outputs;         /* tensors; DISCO_NONE where this node owns no channel of that output */
     uint16_t tensor_count, op_count, send_count, receive_count, input_count, output_count;
@@ -113,7 +115,12 @@ typedef struct {
     disco_op_record_t *op_records;         /* static, op_count */
     disco_send_state_t *send_states;       /* static, send_count */
     disco_receive_state_t *receive_states; /* static, receive_count */
+    disco_link_t *peer_links;              /* static, node_count - 1, to the peers in rising node order; NULL for one node */
 } disco_model_t;
+
+/* Whether the description makes sense: every index, channel range, buffer and ordering rule above. ERR_ARGUMENT or
+ * ERR_UNSUPPORTED; `op` is then the op at fault, or DISCO_NONE. The executor relies on all of it. */
+DISCO_MUST_CHECK disco_status_t disco_model_check(const disco_model_t *model, uint16_t *op);
 
 /* Defined by the generated disco_model.c. */
 extern const disco_model_t disco_model;
