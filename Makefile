@@ -2,8 +2,8 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Two workers. Empty it (`make pytest PYTEST_FLAGS=`) to see output as it comes.
-PYTEST_FLAGS ?= -n 2
+# Two workers, each test file on one of them: its fixtures are made once. Empty it (`make pytest PYTEST_FLAGS=`) to see output as it comes.
+PYTEST_FLAGS ?= -n 2 --dist loadfile
 C_ROOTS := firmware_templates targets host tests examples
 C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/null)
 
