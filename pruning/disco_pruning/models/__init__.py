@@ -1,0 +1,1 @@
+"""Networks for the examples, defined so that they prune and export cleanly."""
