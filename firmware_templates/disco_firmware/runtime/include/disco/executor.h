@@ -20,12 +20,13 @@ extern "C" {
 #endif
 
 #define DISCO_MAX_PEERS 7
-#define DISCO_NO_NODE 0xFFu /* of disco_failure_t.peer */
+#define DISCO_NO_NODE   0xFFu /* of disco_failure_t.peer */
 
 typedef struct {
     uint32_t credit_inference; /* what this peer last allowed us */
     uint16_t credit_opened;
-    uint16_t next_send;  /* index of the first send to this peer that is not packed whole; send_count when there is none */
+    uint16_t
+        next_send; /* index of the first send to this peer that is not packed whole; send_count when there is none */
     bool credit_pending; /* a CREDIT of ours waits for room in the window */
 } disco_peer_state_t;
 
@@ -44,13 +45,13 @@ typedef struct {
     disco_link_t *links[DISCO_MAX_PEERS + 1]; /* by node index; NULL for the own node and for nodes never talked to */
     disco_link_t *host;                       /* polled while waiting, so that the host's line never stalls */
     disco_peer_state_t peers[DISCO_MAX_PEERS + 1];
-    uint32_t inference;     /* number of the current run, from the host; 0 before the first */
-    uint16_t op;            /* being run; DISCO_NONE outside of ops */
-    uint16_t opened;        /* exchanges 0..opened-1 of this run may come in */
-    uint16_t next_receive;  /* index of the first receive that is not opened */
-    uint32_t deadline_ms;   /* of each wait */
-    uint32_t flags;         /* DISCO_RUN_* */
-    uint64_t start, end;    /* port ticks of the last run */
+    uint32_t inference;    /* number of the current run, from the host; 0 before the first */
+    uint16_t op;           /* being run; DISCO_NONE outside of ops */
+    uint16_t opened;       /* exchanges 0..opened-1 of this run may come in */
+    uint16_t next_receive; /* index of the first receive that is not opened */
+    uint32_t deadline_ms;  /* of each wait */
+    uint32_t flags;        /* DISCO_RUN_* */
+    uint64_t start, end;   /* port ticks of the last run */
     disco_failure_t failure;
 } disco_executor_t;
 
@@ -59,14 +60,16 @@ void disco_executor_init(disco_executor_t *executor, const disco_model_t *model)
 
 /* Runs the model on the inputs in the arena. `inference` must rise from run to run. On failure `failure` tells where. Returns when all
  * halo bytes have come and all bytes to send are in the links' windows: the caller goes on polling. */
-DISCO_MUST_CHECK disco_status_t disco_executor_run(disco_executor_t *executor, uint32_t inference, uint32_t deadline_ms, uint32_t flags);
+DISCO_MUST_CHECK disco_status_t disco_executor_run(disco_executor_t *executor, uint32_t inference, uint32_t deadline_ms,
+                                                   uint32_t flags);
 
 /* Takes a CREDIT or CHANNELS message from peer `node` (link handlers call it; any bytes are safe to pass). */
-DISCO_MUST_CHECK disco_status_t disco_executor_receive(disco_executor_t *executor, uint8_t node, uint8_t opcode, const uint8_t *payload,
-                                                       uint16_t length);
+DISCO_MUST_CHECK disco_status_t disco_executor_receive(disco_executor_t *executor, uint8_t node, uint8_t opcode,
+                                                       const uint8_t *payload, uint16_t length);
 
 /* Notes a failure (the first one counts) at the current op and returns `status`. */
-DISCO_MUST_CHECK disco_status_t disco_executor_fail(disco_executor_t *executor, disco_status_t status, uint16_t exchange, uint8_t peer);
+DISCO_MUST_CHECK disco_status_t disco_executor_fail(disco_executor_t *executor, disco_status_t status,
+                                                    uint16_t exchange, uint8_t peer);
 
 /* The last input row (0-based, clipped to the tensor) that output row `row` of op `op` needs. */
 uint16_t disco_executor_last_input_row(const disco_model_t *model, const disco_op_t *op, uint16_t row);

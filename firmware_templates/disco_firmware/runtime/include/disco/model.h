@@ -18,14 +18,14 @@ extern "C" {
 /* Layout of the structures below. Generated code checks it at compile time. */
 #define DISCO_MODEL_ABI 1
 
-#define DISCO_NONE 0xFFFFu
+#define DISCO_NONE      0xFFFFu
 
 /* An activation: [height][width] pixels of `stride` bytes: own channels (all of them when replicated), then halo channels. */
 typedef struct {
     uint32_t arena_offset; /* bytes from the start of the arena */
     uint16_t height, width;
-    uint16_t channels; /* own channels */
-    uint16_t stride;   /* own + halo channels */
+    uint16_t channels;                     /* own channels */
+    uint16_t stride;                       /* own + halo channels */
     uint16_t first_send, send_count;       /* in disco_model_t.sends: to whom rows go as they become final */
     uint16_t first_receive, receive_count; /* in disco_model_t.receives: from whom halo channels come */
 } disco_tensor_t;
@@ -62,9 +62,9 @@ typedef struct {
 
 /* Channels of one tensor that go to one peer. The route's stream is [height][width][channel_count] bytes. */
 typedef struct {
-    uint16_t exchange;        /* number of the exchange, the same on all nodes, rising in program order */
+    uint16_t exchange; /* number of the exchange, the same on all nodes, rising in program order */
     uint16_t tensor;
-    uint16_t last_op;         /* all bytes must be packed when this op has ended: its buffer may be written again after it */
+    uint16_t last_op; /* all bytes must be packed when this op has ended: its buffer may be written again after it */
     uint8_t peer;
     uint16_t channel_count;
     const uint16_t *channels; /* positions in this node's pixel */
@@ -74,7 +74,8 @@ typedef struct {
 typedef struct {
     uint16_t exchange;
     uint16_t tensor;
-    uint16_t open_op; /* the buffer is free for halo bytes from the start of this op; not falling with the exchange number */
+    uint16_t
+        open_op; /* the buffer is free for halo bytes from the start of this op; not falling with the exchange number */
     uint8_t peer;
     uint16_t channel_count;
     uint16_t first_channel; /* position of the first in the pixel */
@@ -82,14 +83,15 @@ typedef struct {
 
 /* What the executor writes while it runs; static arrays of the generated code, one entry per op, send and receive. */
 typedef struct {
-    uint64_t start, end;          /* port ticks; end - start >= compute + wait + send */
-    uint64_t compute, wait, send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts taken out of compute */
-    uint32_t checksum;            /* CRC-32 of the op's own output channels, when asked for */
+    uint64_t start, end; /* port ticks; end - start >= compute + wait + send */
+    uint64_t compute, wait,
+        send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts taken out of compute */
+    uint32_t checksum; /* CRC-32 of the op's own output channels, when asked for */
 } disco_op_record_t;
 
 typedef struct {
-    uint32_t final_bytes;   /* bytes of the stream whose rows are final */
-    uint32_t packed_bytes;  /* bytes handed to the link */
+    uint32_t final_bytes;  /* bytes of the stream whose rows are final */
+    uint32_t packed_bytes; /* bytes handed to the link */
     uint32_t frames;
     uint64_t first_queued, last_packed; /* port ticks */
 } disco_send_state_t;
@@ -111,11 +113,11 @@ typedef struct {
     uint16_t tensor_count, op_count, send_count, receive_count, input_count, output_count;
     uint16_t exchange_count; /* of the whole model */
     uint32_t arena_bytes;
-    int8_t *arena;           /* static, 16-byte aligned */
+    int8_t *arena;                         /* static, 16-byte aligned */
     disco_op_record_t *op_records;         /* static, op_count */
     disco_send_state_t *send_states;       /* static, send_count */
     disco_receive_state_t *receive_states; /* static, receive_count */
-    disco_link_t *peer_links;              /* static, node_count - 1, to the peers in rising node order; NULL for one node */
+    disco_link_t *peer_links; /* static, node_count - 1, to the peers in rising node order; NULL for one node */
 } disco_model_t;
 
 /* Whether the description makes sense: every index, channel range, buffer and ordering rule above. ERR_ARGUMENT or

@@ -1,0 +1,159 @@
+/* The state of a run, and everything that polls: one place where the links, the deadline and the port's sleep meet. */
+#include "exchange.h"
+
+#include <string.h>
+
+#include "disco/port.h"
+#include "stream.h"
+
+/* ---- state of a run -------------------------------------------------------------------------------------------------------- */
+
+void disco_exchange_begin(disco_executor_t *executor) {
+    const disco_model_t *model = executor->model;
+    for (uint16_t i = 0; i < model->send_count; ++i) {
+        memset(&model->send_states[i], 0, sizeof model->send_states[i]);
+    }
+    for (uint16_t i = 0; i < model->receive_count; ++i) {
+        memset(&model->receive_states[i], 0, sizeof model->receive_states[i]);
+    }
+    executor->opened = 0;
+    executor->next_receive = 0;
+    for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
+        executor->peers[node].next_send = disco_exchange_next_send(model, node, 0);
+        executor->peers[node].credit_pending = false;
+    }
+}
+
+void disco_exchange_open(disco_executor_t *executor, uint16_t op) {
+    const disco_model_t *model = executor->model;
+    uint16_t next = executor->next_receive;
+    while (next < model->receive_count && model->receives[next].open_op <= op) {
+        executor->peers[model->receives[next].peer].credit_pending = true;
+        ++next;
+    }
+    executor->next_receive = next;
+    executor->opened = next < model->receive_count ? model->receives[next].exchange : model->exchange_count;
+}
+
+void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t *tensor, uint16_t rows) {
+    const disco_model_t *model = executor->model;
+    for (uint16_t i = tensor->first_send; i < tensor->first_send + tensor->send_count; ++i) {
+        disco_send_state_t *state = &model->send_states[i];
+        if (state->final_bytes == 0) {
+            state->first_queued = disco_port_ticks();
+        }
+        state->final_bytes = (uint32_t)rows * tensor->width * model->sends[i].channel_count;
+    }
+}
+
+/* ---- polling --------------------------------------------------------------------------------------------------------------- */
+
+static disco_status_t poll_peer(disco_executor_t *executor, uint8_t node) {
+    const disco_status_t status = disco_link_poll(executor->links[node], disco_port_milliseconds());
+    return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, node);
+}
+
+disco_status_t disco_exchange_poll(disco_executor_t *executor) {
+    if (executor->host != NULL) {
+        const disco_status_t status = disco_link_poll(executor->host, disco_port_milliseconds());
+        if (status != DISCO_OK) {
+            return disco_executor_fail(executor, status, DISCO_NONE, DISCO_NO_NODE);
+        }
+    }
+    for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
+        const disco_status_t status = executor->links[node] != NULL ? poll_peer(executor, node) : DISCO_OK;
+        if (status != DISCO_OK) {
+            return status;
+        }
+    }
+    return DISCO_OK;
+}
+
+disco_status_t disco_exchange_pump(disco_executor_t *executor) {
+    disco_status_t status = disco_exchange_poll(executor);
+    for (uint8_t node = 0; node <= DISCO_MAX_PEERS && status == DISCO_OK; ++node) {
+        disco_link_t *link = executor->links[node];
+        if (link != NULL && disco_exchange_offer(executor, node, link)) {
+            status = poll_peer(executor, node); /* puts it on the wire */
+        }
+    }
+    return status;
+}
+
+void disco_exchange_resume(disco_executor_t *executor) {
+    const uint32_t now_ms = disco_port_milliseconds();
+    if (executor->host != NULL) {
+        disco_link_resume(executor->host, now_ms);
+    }
+    for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
+        if (executor->links[node] != NULL) {
+            disco_link_resume(executor->links[node], now_ms);
+        }
+    }
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------------------------- */
+
+static void count_wait(const disco_executor_t *executor, uint64_t since) {
+    if (executor->op != DISCO_NONE) {
+        executor->model->op_records[executor->op].wait += disco_port_ticks() - since;
+    }
+}
+
+static disco_status_t fail_timeout(disco_executor_t *executor, uint16_t exchange, uint8_t peer, uint32_t missing,
+                                   uint32_t waited_ms) {
+    const disco_status_t status = disco_executor_fail(executor, DISCO_ERR_TIMEOUT, exchange, peer);
+    executor->failure.missing_bytes = missing;
+    executor->failure.waited_ms = waited_ms;
+    return status;
+}
+
+/* Pumps until *progress, a count of bytes of a route to or from `peer`, reaches `target`. */
+static disco_status_t await(disco_executor_t *executor, const uint32_t *progress, uint32_t target, uint16_t exchange,
+                            uint8_t peer) {
+    if (*progress >= target) {
+        return DISCO_OK;
+    }
+    const uint64_t since = disco_port_ticks();
+    const uint32_t start_ms = disco_port_milliseconds();
+    for (;;) {
+        const disco_status_t status = disco_exchange_pump(executor);
+        if (status != DISCO_OK) {
+            return status;
+        }
+        if (*progress >= target) {
+            count_wait(executor, since);
+            return DISCO_OK;
+        }
+        const uint32_t waited_ms = disco_port_milliseconds() - start_ms;
+        if (waited_ms >= executor->deadline_ms) {
+            return fail_timeout(executor, exchange, peer, target - *progress, waited_ms);
+        }
+        disco_port_wait();
+    }
+}
+
+disco_status_t disco_exchange_await_rows(disco_executor_t *executor, const disco_tensor_t *tensor, uint16_t rows) {
+    const disco_model_t *model = executor->model;
+    disco_status_t status = DISCO_OK;
+    for (uint16_t i = tensor->first_receive; i < tensor->first_receive + tensor->receive_count && status == DISCO_OK;
+         ++i) {
+        const disco_receive_t *receive = &model->receives[i];
+        const uint32_t target = (uint32_t)rows * tensor->width * receive->channel_count;
+        status = await(executor, &model->receive_states[i].received_bytes, target, receive->exchange, receive->peer);
+    }
+    return status;
+}
+
+disco_status_t disco_exchange_await_packed(disco_executor_t *executor, uint16_t op) {
+    const disco_model_t *model = executor->model;
+    disco_status_t status = DISCO_OK;
+    for (uint16_t i = 0; i < model->send_count && status == DISCO_OK; ++i) {
+        const disco_send_t *send = &model->sends[i];
+        if (send->last_op == op) {
+            const uint32_t total = disco_stream_bytes(&model->tensors[send->tensor], send->channel_count);
+            status = await(executor, &model->send_states[i].packed_bytes, total, send->exchange, send->peer);
+        }
+    }
+    return status;
+}

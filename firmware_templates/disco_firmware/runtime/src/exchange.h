@@ -1,0 +1,44 @@
+/* What goes over the links during a run: credit, channels, and the waits for them. Internal to the executor and the node. */
+#ifndef DISCO_EXCHANGE_H
+#define DISCO_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "disco/executor.h"
+
+#define DISCO_CREDIT_BYTES          8u
+#define DISCO_CHANNELS_HEADER_BYTES 12u
+
+/* Clears the state of sends and receives for a new run. */
+void disco_exchange_begin(disco_executor_t *executor);
+
+/* Opens the exchanges whose buffers are free from op `op` on (op_count: all of them), and notes which peers to tell. */
+void disco_exchange_open(disco_executor_t *executor, uint16_t op);
+
+/* Rows [0, rows) of the tensor are final: their bytes may leave. */
+void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t *tensor, uint16_t rows);
+
+/* Index of the first send to `node` at or after `from`; send_count when there is none. */
+uint16_t disco_exchange_next_send(const disco_model_t *model, uint8_t node, uint16_t from);
+
+/* Fills the window of the peer's link; true when anything was added. */
+bool disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link);
+
+/* Polls the host and all peers once. */
+DISCO_MUST_CHECK disco_status_t disco_exchange_poll(disco_executor_t *executor);
+
+/* Polls, then gives the links whatever they have room for: credits first, then channels. Never waits. */
+DISCO_MUST_CHECK disco_status_t disco_exchange_pump(disco_executor_t *executor);
+
+/* Restarts the retransmission timers after a computation. */
+void disco_exchange_resume(disco_executor_t *executor);
+
+/* Pumps until rows [0, rows) of the tensor's halo have come. */
+DISCO_MUST_CHECK disco_status_t disco_exchange_await_rows(disco_executor_t *executor, const disco_tensor_t *tensor,
+                                                          uint16_t rows);
+
+/* Pumps until all bytes of the sends that op `op` must not outlast are in the links' windows. */
+DISCO_MUST_CHECK disco_status_t disco_exchange_await_packed(disco_executor_t *executor, uint16_t op);
+
+#endif

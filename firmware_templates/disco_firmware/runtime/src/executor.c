@@ -1,0 +1,210 @@
+/* Runs the ops of a node's model in program order and stamps them. */
+#include "disco/executor.h"
+
+#include <string.h>
+
+#include "disco/crc32.h"
+#include "disco/port.h"
+#include "dispatch.h"
+#include "exchange.h"
+
+/* Both counters at one moment. */
+typedef struct {
+    uint64_t ticks, interrupts;
+} stamp_t;
+
+static stamp_t stamp(void) {
+    stamp_t now;
+    do { /* again when an interrupt came between the two readings */
+        now.interrupts = disco_port_interrupt_ticks();
+        now.ticks = disco_port_ticks();
+    } while (disco_port_interrupt_ticks() != now.interrupts);
+    return now;
+}
+
+void disco_executor_init(disco_executor_t *executor, const disco_model_t *model) {
+    memset(executor, 0, sizeof *executor);
+    executor->model = model;
+    executor->op = DISCO_NONE;
+    executor->failure.op = DISCO_NONE;
+    executor->failure.exchange = DISCO_NONE;
+    executor->failure.peer = DISCO_NO_NODE;
+}
+
+disco_status_t disco_executor_fail(disco_executor_t *executor, disco_status_t status, uint16_t exchange, uint8_t peer) {
+    if (executor->failure.status == DISCO_OK) {
+        executor->failure.status = status;
+        executor->failure.op = executor->op;
+        executor->failure.exchange = exchange;
+        executor->failure.peer = peer;
+    }
+    return status;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+
+static uint16_t clip_row(int32_t row, uint16_t height) {
+    if (row < 0) {
+        return 0;
+    }
+    return row < height ? (uint16_t)row : (uint16_t)(height - 1);
+}
+
+static int32_t last_window_row(const disco_window_t *window, uint16_t row) {
+    return (int32_t)row * window->stride_h + (int32_t)(window->kernel_h - 1) * window->dilation_h - window->pad_top;
+}
+
+uint16_t disco_executor_last_input_row(const disco_model_t *model, const disco_op_t *op, uint16_t row) {
+    const uint16_t height = model->tensors[op->inputs[0].tensor].height;
+    switch (op->kind) {
+    case DISCO_OP_CONV_2D:
+        return clip_row(last_window_row(&((const disco_conv2d_t *)op->params)->window, row), height);
+    case DISCO_OP_DEPTHWISE_CONV_2D:
+        return clip_row(last_window_row(&((const disco_depthwise_conv2d_t *)op->params)->window, row), height);
+    case DISCO_OP_AVERAGE_POOL_2D:
+    case DISCO_OP_MAX_POOL_2D:
+        return clip_row(last_window_row(&((const disco_pool2d_t *)op->params)->window, row), height);
+    case DISCO_OP_PAD:
+        return clip_row((int32_t)row - ((const disco_pad_t *)op->params)->pad_top, height);
+    case DISCO_OP_MEAN:
+    case DISCO_OP_RESHAPE:
+    case DISCO_OP_TRANSPOSE:
+        return (uint16_t)(height - 1);
+    default:
+        return clip_row(row, height); /* pixel by pixel */
+    }
+}
+
+static bool reads_halo(const disco_model_t *model, const disco_operand_t *operand) {
+    return operand->channels > model->tensors[operand->tensor].channels;
+}
+
+/* A fixed property of the model, not of what has come in already: so that an op's compute count is the same in every run. */
+static bool goes_by_rows(const disco_model_t *model, const disco_op_t *op) {
+    bool exchanged = model->tensors[op->output].send_count > 0;
+    for (uint16_t i = 0; i < op->input_count; ++i) {
+        exchanged = exchanged || reads_halo(model, &op->inputs[i]);
+    }
+    return exchanged && !disco_dispatch_is_whole(op->kind);
+}
+
+/* Waits for the halo that the output rows before `row_end` need. The last ones wait for all of it, needed or not: after the op the
+ * buffer may be used for something else. */
+static disco_status_t await_input(disco_executor_t *executor, const disco_op_t *op, uint16_t row_end) {
+    const disco_model_t *model = executor->model;
+    const bool last = row_end == model->tensors[op->output].height;
+    const uint16_t rows = (uint16_t)(disco_executor_last_input_row(model, op, (uint16_t)(row_end - 1)) + 1);
+    disco_status_t status = DISCO_OK;
+    for (uint16_t i = 0; i < op->input_count && status == DISCO_OK; ++i) {
+        const disco_tensor_t *tensor = &model->tensors[op->inputs[i].tensor];
+        if (reads_halo(model, &op->inputs[i])) {
+            status = disco_exchange_await_rows(executor, tensor, last ? tensor->height : rows);
+        }
+    }
+    return status;
+}
+
+static void compute_rows(const disco_executor_t *executor, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
+    const stamp_t before = stamp();
+    disco_dispatch(executor->model, op, row_begin, row_end);
+    const stamp_t after = stamp();
+    executor->model->op_records[executor->op].compute +=
+        (after.ticks - before.ticks) - (after.interrupts - before.interrupts);
+}
+
+/* Non-blocking work on the links after a computation. */
+static disco_status_t serve_links(disco_executor_t *executor) {
+    const uint64_t before = disco_port_ticks();
+    disco_exchange_resume(executor);
+    const disco_status_t status = disco_exchange_pump(executor);
+    executor->model->op_records[executor->op].send += disco_port_ticks() - before;
+    return status;
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------------------------------- */
+
+static disco_status_t run_rows(disco_executor_t *executor, const disco_op_t *op) {
+    const disco_tensor_t *output = &executor->model->tensors[op->output];
+    const uint16_t step = goes_by_rows(executor->model, op) ? 1 : output->height;
+    for (uint16_t row = 0; row < output->height; row = (uint16_t)(row + step)) {
+        const uint16_t row_end = (uint16_t)(row + step);
+        disco_status_t status = await_input(executor, op, row_end);
+        if (status != DISCO_OK) {
+            return status;
+        }
+        compute_rows(executor, op, row, row_end);
+        disco_exchange_rows_final(executor, output, row_end);
+        status = serve_links(executor);
+        if (status != DISCO_OK) {
+            return status;
+        }
+    }
+    return DISCO_OK;
+}
+
+static uint32_t own_checksum(const disco_model_t *model, const disco_tensor_t *tensor) {
+    const int8_t *pixel = model->arena + tensor->arena_offset;
+    const uint32_t pixels = (uint32_t)tensor->height * tensor->width;
+    uint32_t crc = 0;
+    for (uint32_t i = 0; i < pixels; ++i) {
+        crc = disco_crc32(crc, (const uint8_t *)&pixel[(size_t)i * tensor->stride], tensor->channels);
+    }
+    return crc;
+}
+
+static disco_status_t run_op(disco_executor_t *executor, uint16_t index) {
+    const disco_model_t *model = executor->model;
+    disco_op_record_t *record = &model->op_records[index];
+    memset(record, 0, sizeof *record);
+    executor->op = index;
+    record->start = disco_port_ticks();
+    disco_exchange_open(executor, index);
+    disco_status_t status = serve_links(executor);
+    if (status == DISCO_OK) {
+        status = run_rows(executor, &model->ops[index]);
+    }
+    if (status == DISCO_OK) {
+        status = disco_exchange_await_packed(executor, index);
+    }
+    record->end = disco_port_ticks();
+    if (status == DISCO_OK && (executor->flags & DISCO_RUN_CHECKSUMS) != 0) {
+        record->checksum = own_checksum(model, &model->tensors[model->ops[index].output]);
+    }
+    return status;
+}
+
+/* A run ends with nothing under way towards this node, so that the next one starts from a known state. */
+static disco_status_t finish(disco_executor_t *executor) {
+    const disco_model_t *model = executor->model;
+    executor->op = DISCO_NONE;
+    disco_exchange_open(executor, model->op_count);
+    disco_exchange_resume(executor);
+    disco_status_t status = DISCO_OK;
+    for (uint16_t i = 0; i < model->receive_count && status == DISCO_OK; ++i) {
+        const disco_tensor_t *tensor = &model->tensors[model->receives[i].tensor];
+        status = disco_exchange_await_rows(executor, tensor, tensor->height);
+    }
+    return status;
+}
+
+disco_status_t disco_executor_run(disco_executor_t *executor, uint32_t inference, uint32_t deadline_ms,
+                                  uint32_t flags) {
+    if (inference <= executor->inference) {
+        return disco_executor_fail(executor, DISCO_ERR_PROTOCOL, DISCO_NONE, DISCO_NO_NODE);
+    }
+    executor->inference = inference;
+    executor->deadline_ms = deadline_ms;
+    executor->flags = flags;
+    executor->start = disco_port_ticks();
+    disco_exchange_begin(executor);
+    disco_status_t status = DISCO_OK;
+    for (uint16_t i = 0; i < executor->model->op_count && status == DISCO_OK; ++i) {
+        status = run_op(executor, i);
+    }
+    if (status == DISCO_OK) {
+        status = finish(executor);
+    }
+    executor->end = disco_port_ticks();
+    executor->op = DISCO_NONE;
+    return status;
+}
