@@ -12,6 +12,9 @@ level=${1:-all}
 venv=.venv
 constraints=requirements/constraints.txt
 
+terminal=no # whether sudo may ask for a password
+[ ! -t 0 ] || terminal=yes
+
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
     say "$*"
@@ -30,11 +33,11 @@ esac
 
 # --- System packages (Debian, Ubuntu) ---
 
-# Run a command as root, or say which packages to install: the arguments after the first `--`.
+# Run a command as root; fails where one cannot become root.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
-    elif have sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    elif have sudo && { sudo -n true 2>/dev/null || [ "$terminal" = yes ]; }; then
         sudo "$@"
     else
         return 1
@@ -67,6 +70,9 @@ missing_packages() {
     have qemu-system-arm || echo qemu-system-arm
     have cmake || echo cmake
     { have gcc && compiles; } || echo gcc libc6-dev
+    # Debian splits venv off; only the interpreter that will make one needs it.
+    [ -z "$python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        "$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'
 }
 
 # --- Python ---
@@ -93,11 +99,6 @@ find_python() {
 }
 
 create_venv() {
-    python=$(find_python)
-    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-        apt_install "python$version-venv"
-    fi
     say "creating $venv with $("$python" --version)"
     # A half-made environment of an interrupted call goes first.
     rm -rf "$venv"
@@ -106,7 +107,7 @@ create_venv() {
 
 # What the environment was made from: a changed pin or extra makes the stamp stale.
 fingerprint() {
-    cat pyproject.toml "$constraints" "$0" | cksum
+    cat pyproject.toml "$constraints" scripts/setup.sh | cksum
     "$venv/bin/python" --version
 }
 
@@ -122,16 +123,18 @@ if have flock; then # two calls at once would install over each other
     flock 9
 fi
 
-missing=$(missing_packages | tr '\n' ' ')
-# shellcheck disable=SC2086  # one word per package
-[ -z "$missing" ] || apt_install $missing
-
+python= # the interpreter to make an environment with, if there is none yet
 if [ -x "$venv/bin/python" ] && "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     supported "$venv/bin/python" ||
         die "$venv holds $("$venv/bin/python" --version); needs 3.10, 3.11 or 3.12: remove $venv and run this again"
 else
-    create_venv
+    python=$(find_python)
 fi
+
+missing=$(missing_packages | tr '\n' ' ')
+# shellcheck disable=SC2086  # one word per package
+[ -z "$missing" ] || apt_install $missing
+[ -z "$python" ] || create_venv
 
 # The stamp of `all` covers `demo`.
 if is_current all || is_current "$level"; then
