@@ -1,7 +1,7 @@
 /*
- * Runs kernels on the cases of a file and writes their whole output buffers to another one. Every array lies in a heap
- * block of exactly its size, so that the address sanitizer sees any access beyond it. The format is that of
- * tests/helpers/kernel_driver.py.
+ * Runs kernels on the cases of cases.bin and writes their whole output buffers to results.bin, both in the working
+ * directory (an emulated board has no command line). Every array lies in a heap block of exactly its size, so that the
+ * address sanitizer sees any access beyond it. The format is that of tests/helpers/kernel_driver.py.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -202,10 +202,9 @@ static void (*const runners[])(const case_t *, uint16_t, uint16_t) = {
     run_pad,    run_copy_channels, run_select_channels, run_reshape, run_transpose,    run_relu,     run_softmax,
 };
 
-int main(int argc, char **argv) {
-    /* On an emulated board there is no command line: the names are fixed, in the working directory. */
-    source = fopen(argc > 2 ? argv[1] : "cases.bin", "rb");
-    FILE *const results = fopen(argc > 2 ? argv[2] : "results.bin", "wb");
+int main(void) {
+    source = fopen("cases.bin", "rb");
+    FILE *const results = fopen("results.bin", "wb");
     if (source == NULL || results == NULL) {
         die("cannot open the files");
     }

@@ -94,19 +94,20 @@ class Case:
         return pixels
 
 
-def write_cases(cases: Sequence[Case], path: Path) -> None:
+def pack(cases: Sequence[Case]) -> bytes:
     """The driver's case file."""
-    path.write_bytes(struct.pack("<I", len(cases)) + b"".join(case.packed() for case in cases))
+    return struct.pack("<I", len(cases)) + b"".join(case.packed() for case in cases)
 
 
-def run_driver(driver: Path, cases: Sequence[Case], directory: Path) -> bytes:
-    """The output buffers of all cases, one after the other; AssertionError when that fails."""
-    case_file, result_file = directory / "cases.bin", directory / "results.bin"
-    write_cases(cases, case_file)
-    command = [str(driver), str(case_file), str(result_file)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def run_driver(command: Sequence[str], packed: bytes, directory: Path) -> bytes:
+    """The output buffers of the packed cases, one after the other.
+
+    AssertionError when the driver fails; what it said is in the message.
+    """
+    (directory / "cases.bin").write_bytes(packed)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=directory)
     assert result.returncode == 0, result.stderr
-    return result_file.read_bytes()
+    return (directory / "results.bin").read_bytes()
 
 
 def assert_equal(cases: Sequence[Case], results: bytes) -> None:

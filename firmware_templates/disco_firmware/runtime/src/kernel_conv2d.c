@@ -2,32 +2,22 @@
 #include "disco/kernels.h"
 
 #include "dot_products.h"
-#include "fixed_point.h"
+#include "requantise.h"
 #include "tensor_view.h"
 #include "window.h"
 
-/* Adds the window's part inside the input for the output channels first .. first + DISCO_DOT_CHANNELS - 1. Those beyond
- * the last channel repeat it: their sums are not used. */
+/* Adds the window's part inside the input. */
 static void accumulate(const disco_conv2d_t *op, const disco_input_t *in, disco_span_t rows, disco_span_t columns,
-                       size_t first, size_t channels, uint32_t sums[DISCO_DOT_CHANNELS]) {
+                       const disco_filters_t *filters, uint32_t sums[DISCO_DOT_CHANNELS]) {
     const disco_window_t *const window = &op->window;
-    const size_t filter_size = (size_t)window->kernel_h * window->kernel_w * in->channels;
     /* Neighbouring pixels without gaps between them are one long row of values. */
     const int32_t run = window->dilation_w == 1 && in->channels == in->stride ? columns.end - columns.begin : 1;
-    const int8_t *filters[DISCO_DOT_CHANNELS];
-    for (size_t k = 0; k < DISCO_DOT_CHANNELS; k++) {
-        filters[k] = op->weights + (first + k < channels ? first + k : channels - 1) * filter_size;
-    }
     int32_t y = rows.first;
     for (int32_t kernel_y = rows.begin; kernel_y < rows.end; kernel_y++, y += window->dilation_h) {
         int32_t x = columns.first;
         for (int32_t kernel_x = columns.begin; kernel_x < columns.end; kernel_x += run, x += window->dilation_w) {
             const size_t offset = ((size_t)kernel_y * window->kernel_w + (size_t)kernel_x) * in->channels;
-            const int8_t *weights[DISCO_DOT_CHANNELS];
-            for (size_t k = 0; k < DISCO_DOT_CHANNELS; k++) {
-                weights[k] = filters[k] + offset;
-            }
-            disco_add_dot_products(disco_input_pixel(in, (size_t)y, (size_t)x), op->input_zero_point, weights,
+            disco_add_dot_products(disco_input_pixel(in, (size_t)y, (size_t)x), op->input_zero_point, filters, offset,
                                    (size_t)run * in->channels, sums);
         }
     }
@@ -35,15 +25,13 @@ static void accumulate(const disco_conv2d_t *op, const disco_input_t *in, disco_
 
 static void convolve_pixel(const disco_conv2d_t *op, const disco_input_t *in, disco_span_t rows, disco_span_t columns,
                            int8_t *out, size_t channels) {
-    const disco_requantise_t *const q = &op->requantise;
+    const size_t filter_size = (size_t)op->window.kernel_h * op->window.kernel_w * in->channels;
     for (size_t first = 0; first < channels; first += DISCO_DOT_CHANNELS) {
+        const disco_filters_t filters = disco_select_filters(op->weights, filter_size, first, channels);
         uint32_t sums[DISCO_DOT_CHANNELS] = {0};
-        accumulate(op, in, rows, columns, first, channels, sums);
+        accumulate(op, in, rows, columns, &filters, sums);
         for (size_t k = 0; k < DISCO_DOT_CHANNELS && first + k < channels; k++) {
-            const size_t c = first + k;
-            const int32_t bias = op->bias ? op->bias[c] : 0;
-            out[c] = disco_requantise(disco_wrap_add((int32_t)sums[k], bias), q->multiplier[c], q->shift[c],
-                                      q->output_zero_point, q->activation_min, q->activation_max);
+            out[first + k] = disco_requantise_channel(&op->requantise, op->bias, first + k, sums[k]);
         }
     }
 }

@@ -1,53 +1,71 @@
 /* DEPTHWISE_CONV_2D. */
 #include "disco/kernels.h"
 
-#include "fixed_point.h"
+#include "requantise.h"
 #include "tensor_view.h"
 #include "window.h"
 
 /* Channels that are computed together, to share the walk over the window. */
 #define GROUP 4
 
-/* Adds the window's part inside the input for the output channels channel[0 .. GROUP-1], which read the input channels
- * source[]. */
-static void accumulate(const disco_depthwise_conv2d_t *op, const disco_input_t *in, disco_span_t rows,
-                       disco_span_t columns, const size_t channel[GROUP], const size_t source[GROUP], size_t channels,
-                       uint32_t sums[GROUP]) {
-    const disco_window_t *const window = &op->window;
-    const int32_t zero_point = op->input_zero_point;
-    const size_t step = (size_t)window->dilation_w * in->stride;
+/* Adds the window's part inside the input for output channel `channel`, which reads input channel `source`. */
+static uint32_t accumulate_one(const disco_depthwise_conv2d_t *op, const disco_input_t *in, disco_span_t rows,
+                               disco_span_t columns, size_t source, size_t channel, size_t channels) {
+    const size_t step = (size_t)op->window.dilation_w * in->stride;
+    uint32_t sum = 0;
     int32_t y = rows.first;
-    for (int32_t kernel_y = rows.begin; kernel_y < rows.end; kernel_y++, y += window->dilation_h) {
-        const int8_t *pixel = disco_input_pixel(in, (size_t)y, (size_t)columns.first);
-        const int8_t *weights = op->weights + ((size_t)kernel_y * window->kernel_w + (size_t)columns.begin) * channels;
-        for (int32_t kernel_x = columns.begin; kernel_x < columns.end; kernel_x++) {
-            for (size_t k = 0; k < GROUP; k++) {
-                sums[k] += (uint32_t)((pixel[source[k]] - zero_point) * weights[channel[k]]);
-            }
-            pixel += step;
-            weights += channels;
+    for (int32_t kernel_y = rows.begin; kernel_y < rows.end; kernel_y++, y += op->window.dilation_h) {
+        const size_t position = (size_t)kernel_y * op->window.kernel_w + (size_t)columns.begin;
+        const int8_t *value = disco_input_pixel(in, (size_t)y, (size_t)columns.first) + source;
+        const int8_t *weight = op->weights + position * channels + channel;
+        for (int32_t n = columns.end - columns.begin; n > 0; n--, value += step, weight += channels) {
+            sum += (uint32_t)((*value - op->input_zero_point) * *weight);
         }
     }
+    return sum;
+}
+
+/* The same for GROUP neighbouring channels, each of which reads the input channel of its own number. */
+static void accumulate_group(const disco_depthwise_conv2d_t *op, const disco_input_t *in, disco_span_t rows,
+                             disco_span_t columns, size_t channel, size_t channels, uint32_t sums[GROUP]) {
+    const size_t step = (size_t)op->window.dilation_w * in->stride;
+    const int32_t zero_point = op->input_zero_point;
+    uint32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    int32_t y = rows.first;
+    for (int32_t kernel_y = rows.begin; kernel_y < rows.end; kernel_y++, y += op->window.dilation_h) {
+        const size_t position = (size_t)kernel_y * op->window.kernel_w + (size_t)columns.begin;
+        const int8_t *values = disco_input_pixel(in, (size_t)y, (size_t)columns.first) + channel;
+        const int8_t *weights = op->weights + position * channels + channel;
+        for (int32_t n = columns.end - columns.begin; n > 0; n--, values += step, weights += channels) {
+            s0 += (uint32_t)((values[0] - zero_point) * weights[0]);
+            s1 += (uint32_t)((values[1] - zero_point) * weights[1]);
+            s2 += (uint32_t)((values[2] - zero_point) * weights[2]);
+            s3 += (uint32_t)((values[3] - zero_point) * weights[3]);
+        }
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+    sums[3] = s3;
+}
+
+static size_t source_of(const disco_depthwise_conv2d_t *op, size_t channel) {
+    return op->input_channel ? op->input_channel[channel] : channel / op->depth_multiplier;
 }
 
 static void convolve_pixel(const disco_depthwise_conv2d_t *op, const disco_input_t *in, disco_span_t rows,
                            disco_span_t columns, int8_t *out, size_t channels) {
-    const disco_requantise_t *const q = &op->requantise;
-    for (size_t first = 0; first < channels; first += GROUP) {
-        size_t channel[GROUP], source[GROUP];
-        uint32_t sums[GROUP] = {0};
+    const size_t grouped = op->input_channel == NULL && op->depth_multiplier == 1 ? channels - channels % GROUP : 0;
+    for (size_t first = 0; first < grouped; first += GROUP) {
+        uint32_t sums[GROUP];
+        accumulate_group(op, in, rows, columns, first, channels, sums);
         for (size_t k = 0; k < GROUP; k++) {
-            /* Beyond the last channel: repeat it, the sum is not used. */
-            channel[k] = first + k < channels ? first + k : channels - 1;
-            source[k] = op->input_channel ? op->input_channel[channel[k]] : channel[k] / op->depth_multiplier;
+            out[first + k] = disco_requantise_channel(&op->requantise, op->bias, first + k, sums[k]);
         }
-        accumulate(op, in, rows, columns, channel, source, channels, sums);
-        for (size_t k = 0; k < GROUP && first + k < channels; k++) {
-            const size_t c = first + k;
-            const int32_t bias = op->bias ? op->bias[c] : 0;
-            out[c] = disco_requantise(disco_wrap_add((int32_t)sums[k], bias), q->multiplier[c], q->shift[c],
-                                      q->output_zero_point, q->activation_min, q->activation_max);
-        }
+    }
+    for (size_t c = grouped; c < channels; c++) {
+        const uint32_t sum = accumulate_one(op, in, rows, columns, source_of(op, c), c, channels);
+        out[c] = disco_requantise_channel(&op->requantise, op->bias, c, sum);
     }
 }
 

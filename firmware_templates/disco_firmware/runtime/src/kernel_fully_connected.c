@@ -2,25 +2,17 @@
 #include "disco/kernels.h"
 
 #include "dot_products.h"
-#include "fixed_point.h"
+#include "requantise.h"
 #include "tensor_view.h"
 
 static void connect_pixel(const disco_fully_connected_t *op, const int8_t *values, size_t depth, int8_t *out,
                           size_t channels) {
-    const disco_requantise_t *const q = &op->requantise;
     for (size_t first = 0; first < channels; first += DISCO_DOT_CHANNELS) {
-        const int8_t *weights[DISCO_DOT_CHANNELS];
+        const disco_filters_t filters = disco_select_filters(op->weights, depth, first, channels);
         uint32_t sums[DISCO_DOT_CHANNELS] = {0};
-        for (size_t k = 0; k < DISCO_DOT_CHANNELS; k++) {
-            /* Beyond the last channel: repeat it, the sum is not used. */
-            weights[k] = op->weights + (first + k < channels ? first + k : channels - 1) * depth;
-        }
-        disco_add_dot_products(values, op->input_zero_point, weights, depth, sums);
+        disco_add_dot_products(values, op->input_zero_point, &filters, 0, depth, sums);
         for (size_t k = 0; k < DISCO_DOT_CHANNELS && first + k < channels; k++) {
-            const size_t c = first + k;
-            const int32_t bias = op->bias ? op->bias[c] : 0;
-            out[c] = disco_requantise(disco_wrap_add((int32_t)sums[k], bias), q->multiplier[c], q->shift[c],
-                                      q->output_zero_point, q->activation_min, q->activation_max);
+            out[first + k] = disco_requantise_channel(&op->requantise, op->bias, first + k, sums[k]);
         }
     }
 }
