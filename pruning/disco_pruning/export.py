@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from disco_pruning.masks import bake
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _OPSET = 18  # the lowest that the exporter writes without converting versions
@@ -38,9 +40,7 @@ def export_onnx(model: nn.Module, path: Path, input_shape: tuple[int, ...]) -> N
     network = bake(copy.deepcopy(model)).eval()
     example = torch.zeros((1, *input_shape))
     try:
-        # The exporter reports its progress on stdout and warns about its own internals.
-        with warnings.catch_warnings(), redirect_stdout(StringIO()):
-            warnings.simplefilter("ignore")
+        with _quiet():
             program = torch.onnx.export(
                 network,
                 (example,),
@@ -56,6 +56,19 @@ def export_onnx(model: nn.Module, path: Path, input_shape: tuple[int, ...]) -> N
     _strip_notes(proto)
     path.write_bytes(proto.SerializeToString(deterministic=True))
     onnx.checker.check_model(str(path))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter: it reports progress on stdout and warns about its own internals."""
+    level = logging.root.manager.disable
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(level)
 
 
 def _strip_notes(proto: Any) -> None:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from disco_targets.errors import DiscoError
+
 if TYPE_CHECKING:
     from disco_pruning.ownership import MixingLayer, Owners
 
@@ -86,11 +88,30 @@ def set_mask(layer: MixingLayer, keep: Tensor) -> None:
 
 
 def bake(model: nn.Module) -> nn.Module:
-    """Turn every mask of `model` into plain weights with exact zeros, in place; returns `model`."""
-    for module in model.modules():
-        if _parametrisation(module) is not None:
-            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
+    """Turn every mask of `model` into plain weights with exact zeros, in place; returns `model`.
+
+    Raises:
+        DiscoError: A masked layer has other parametrisations too.
+    """
+    for name, module in model.named_modules():
+        if _parametrisation(module) is None:
+            continue
+        parametrisations = getattr(module, "parametrizations")  # noqa: B009 - set at run time
+        if len(parametrisations) > 1 or len(parametrisations["weight"]) > 1:
+            raise DiscoError(
+                f"layer '{name}' has parametrisations beside its mask: remove them before baking"
+            )
+        _replace_by_plain_weight(module)
     return model
+
+
+def _replace_by_plain_weight(module: nn.Module) -> None:
+    # Not remove_parametrizations: it deletes the property `weight` from the class, which a deep
+    # copy shares with its original, and so would break the model that goes on training.
+    weight = nn.Parameter(getattr(module, "weight").detach().clone())  # noqa: B009
+    del module.parametrizations
+    module.__class__ = type(module).__bases__[0]
+    module.register_parameter("weight", weight)
 
 
 def pruned_sub_rows(layer: MixingLayer) -> Tensor:
