@@ -1,0 +1,185 @@
+"""Boards and chips: data files, loaded into frozen dataclasses.
+
+A board names its chip, so that a second board with the same chip is a file of a few lines. Keys carry their unit
+(`flash_bytes`, `clock_hz`); unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+import types
+import typing
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, TypeVar
+
+from disco_targets.errors import DiscoError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+UNITS = ("instructions", "cycles", "ns")
+
+
+@dataclass(frozen=True)
+class Region:
+    """A range of addresses."""
+
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Uart:
+    """One serial port of a chip."""
+
+    address: int
+    rx_irq: int
+    """Number of its receive interrupt, counted from the first external one."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """What disco_port_ticks reads."""
+
+    driver: str
+    """Implementation in the BSP, e.g. "cmsdk_timer" or "sse_counter"."""
+    address: int
+    control_address: int
+    unit_numerator: int
+    unit_denominator: int
+    """Board unit (instructions, cycles) = ticks * numerator / denominator."""
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A microcontroller: core, memory, peripherals."""
+
+    name: str
+    core: str
+    compiler_flags: tuple[str, ...]
+    clock_hz: int
+    vectors: Region
+    flash: Region
+    ram: Region
+    counter: Counter
+    uarts: tuple[Uart, ...]
+    """The first leads to the host, the others to the peers."""
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """How QEMU plays the board."""
+
+    program: str
+    machine: str
+    arguments: tuple[str, ...]
+    apt_package: str
+
+
+@dataclass(frozen=True)
+class Board:
+    """A target: what `--target` names."""
+
+    name: str
+    description: str
+    unit: str
+    """What its counter counts: one of UNITS."""
+    bsp: str
+    """Folder below disco_targets/bsp."""
+    chip: Chip | None
+    """None for hosted targets."""
+    emulator: Emulator | None
+    """None for real boards and hosted targets."""
+
+    @property
+    def core(self) -> str:
+        """e.g. "cortex-m4"."""
+        return self.chip.core if self.chip is not None else "host"
+
+    @property
+    def flash_bytes(self) -> int | None:
+        """None where nothing limits it."""
+        return self.chip.flash.bytes if self.chip is not None else None
+
+    @property
+    def ram_bytes(self) -> int | None:
+        """None where nothing limits it."""
+        return self.chip.ram.bytes if self.chip is not None else None
+
+    @property
+    def max_nodes(self) -> int | None:
+        """How many nodes can be wired directly to each other: this one and a peer on each UART but the host's."""
+        return len(self.chip.uarts) if self.chip is not None else None
+
+
+def known_boards() -> tuple[str, ...]:
+    """Names of all boards, sorted."""
+    return tuple(sorted(file.name.removesuffix(".toml") for file in _folder("boards").iterdir() if file.name.endswith(".toml")))
+
+
+def load_board(name: str) -> Board:
+    """The board called `name`.
+
+    Raises:
+        DiscoError: No such board (the known ones are listed), or its file is wrong.
+    """
+    if name not in known_boards():
+        close = difflib.get_close_matches(name, known_boards(), 1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise DiscoError(f"unknown board {name!r}: {hint}Known boards: {', '.join(known_boards())}")
+    data = _toml(_folder("boards") / f"{name}.toml")
+    chip = data.get("chip")
+    if chip is not None:
+        data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
+    board = _record(Board, {"name": name, "chip": None, "emulator": None, **data}, f"boards/{name}.toml")
+    if board.unit not in UNITS:
+        raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")
+    return board
+
+
+def _folder(name: str) -> Traversable:
+    return files("disco_targets") / name
+
+
+def _toml(file: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, OSError) as error:
+        raise DiscoError(f"{file.name}: {error}") from error
+
+
+T = TypeVar("T")
+
+
+def _record(cls: type[T], data: Any, where: str) -> T:
+    """A dataclass from a table; every key must be known and present."""
+    if not isinstance(data, dict):
+        raise DiscoError(f"{where}: expected a table, found {data!r}")
+    hints = typing.get_type_hints(cls)
+    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    unknown, missing = sorted(set(data) - names), sorted(names - set(data))
+    if unknown or missing:
+        parts = [f"unknown keys {', '.join(unknown)}"] * bool(unknown) + [f"missing keys {', '.join(missing)}"] * bool(missing)
+        raise DiscoError(f"{where}: {'; '.join(parts)}")
+    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
+
+
+def _value(hint: Any, data: Any, where: str) -> Any:
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return None if data is None else _value(typing.get_args(hint)[0], data, where)
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise DiscoError(f"{where}: expected a list, found {data!r}")
+        return tuple(_value(typing.get_args(hint)[0], item, where) for item in data)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _record(hint, data, where)
+    if type(data) is not hint:
+        raise DiscoError(f"{where}: expected {hint.__name__}, found {data!r}")
+    return data
