@@ -13,9 +13,9 @@ import pytest
 
 from disco_firmware import protocol
 from disco_firmware.protocol import NO_INDEX, NO_PEER, Opcode, Status
-from helpers.rig_build import build_library, build_mesh
+from helpers.rig_build import build_library, build_mesh, build_node
 from helpers.rig_line import Node, frame, start_node
-from helpers.rig_model import BUNDLE_ID
+from helpers.rig_model import BUNDLE_ID, ModelSource, Receive
 from helpers.rig_network import WIDTH, Network, random_input
 from helpers.rig_peer import GREETING, Peer, connect, honest_run, restart, start_with_peer
 
@@ -81,6 +81,19 @@ def test_nothing_is_sent_without_credit(network: Network, pair: tuple[Node, Peer
     expected = network.stream(0, 0, 1, network.whole(X))
     while peer.received.get(0) != expected:
         peer.take(1)
+
+
+def test_first_row_leaves_before_a_frame_is_full(network: Network, program: Path) -> None:
+    with start_with_peer(program, slow_us=3000) as (node, peer):
+        connect(node, peer)
+        node.ask_run(1, X)
+        peer.credit(1)
+        while not peer.received:
+            peer.take(1)
+        assert len(peer.received[0]) % (WIDTH * len(network.sent[0, 1])) == 0
+        expected = network.stream(0, 0, 1, network.whole(X))
+        while peer.received[0] != expected:
+            peer.take(1)
 
 
 def test_credit_before_the_run_is_kept(network: Network, pair: tuple[Node, Peer]) -> None:
@@ -166,6 +179,33 @@ def test_peer_without_credit(network: Network, pair: tuple[Node, Peer]) -> None:
     assert error.missing_bytes == 9 * WIDTH * len(network.sent[0, 1])
 
 
+def test_rows_that_no_output_needs_are_awaited_as_well(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """After the op that reads it last, the buffer may be used for something else."""
+    source = ModelSource(node=0, node_count=2, exchange_count=1)
+    x, y, z = source.tensor(5, 2, 1), source.tensor(5, 2, 1, halo=1), source.tensor(2, 1, 2)
+    source.inputs, source.outputs = [x], [z]
+    source.op("RELU", [(x, 1)], y, f"disco_relu_t {{0, 0, {1 << 30}, 1, -128, 127}}")
+    pool = "disco_pool2d_t {{2, 2, 2, 2, 1, 1, 0, 0}, -128, 127}"
+    source.op("MAX_POOL_2D", [(y, 2)], z, pool)
+    source.receives = [Receive(0, y, 1, 1, 1, 0)]
+    library = build_library(tmp_path_factory.getbasetemp() / "runtime")
+    with start_with_peer(build_node(source, tmp_path, library)) as (node, peer):
+        connect(node, peer)
+        values = np.arange(10, dtype=np.int8).reshape(5, 2, 1)
+        node.ask_run(1, values, deadline_ms=200)
+        peer.send_when_opened(1, 0, bytes(range(20, 28)))
+        error = node.expect_error()
+        assert where(error) == report(Status.ERR_TIMEOUT, 1, 0, 1)
+        assert error.missing_bytes == 2
+        restart(node, peer, session=8)
+        peer.begin_run()
+        node.ask_run(1, values)
+        peer.send_when_opened(1, 0, bytes(range(20, 30)))
+        assert node.result().outputs[0].tolist() == [3, 23, 7, 27]
+
+
 def test_silent_peer_at_connect(network: Network, program: Path) -> None:
     with start_with_peer(program) as (node, peer):
         node.ask_connect(deadline_ms=100)
@@ -247,9 +287,10 @@ def test_malformed_message_in_a_run(network: Network, pair: tuple[Node, Peer], n
     peer.channels(1, 0, network.stream(0, 1, 0, network.whole(X))[:row])
     while len(peer.received.get(0, b"")) < len(network.stream(0, 0, 1, network.whole(X))):
         peer.take(1)
-    if opcode == Opcode.CHANNELS and name.startswith("offset"):
+    if opcode == Opcode.CHANNELS and exchange == 0:  # the offset is right but where it is the fault
         part = protocol.Channels.unpack(payload)
-        payload = protocol.Channels(1, 0, (part.offset + row) % 2**32, part.data).pack()
+        offset = (part.offset + row) % 2**32
+        payload = protocol.Channels(part.inference, 0, offset, part.data).pack()
     peer.line.send(opcode, payload)
     assert where(node.expect_error()) == report(Status.ERR_PROTOCOL, CONV_B, exchange, 1)
     assert_recovers(network, node, peer)

@@ -70,10 +70,12 @@ class Peer:
 
 
 @contextlib.contextmanager
-def start_with_peer(program: Path, session: int = 9) -> Iterator[tuple[Node, Peer]]:
+def start_with_peer(
+    program: Path, session: int = 9, slow_us: int = 0
+) -> Iterator[tuple[Node, Peer]]:
     """Node 0 with us as its peer, both greeted by the host but not yet connected."""
     ours, its = socket.socketpair()
-    with ours, start_node(program, 0, [its]) as node:
+    with ours, start_node(program, 0, [its], slow_us) as node:
         peer = Peer(Line(ours, 1, 0))
         node.hello(session)
         peer.begin(session)
