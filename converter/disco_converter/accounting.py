@@ -1,0 +1,91 @@
+"""What a partition costs: multiply-accumulates, sub-rows, bytes on the wires, bytes in flash."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from disco_converter import graph as g
+from disco_converter.ownership import Ownership
+from disco_converter.partition import Exchange, NodeSlice, Partition, SlicedOp
+
+
+def dense_macs(graph: g.Graph, op: g.Op) -> int:
+    """Multiply-accumulates of one op of the whole model, zero weights and padding included; 0 for ops without weights."""
+    return _macs(op.params, graph.tensors[op.output])
+
+
+def executed_macs(graph: g.Graph, op: SlicedOp) -> int:
+    """The same for a node's share: its outputs times the channels (own and halo) that it reads."""
+    return _macs(op.params, graph.tensors[op.source.output])
+
+
+def _macs(params: g.Params, output: g.Tensor) -> int:
+    """(Sliced) weights times output pixels."""
+    if isinstance(params, (g.Conv2D, g.DepthwiseConv2D, g.FullyConnected)):
+        return params.filter.weights.size * prod(output.shape[:-1])
+    return 0
+
+
+def sub_rows(op: g.Op, ownership: dict[str, Ownership], nodes: int) -> tuple[int, int]:
+    """(off-diagonal sub-rows, those whose int8 weights are all zero) of a mixing op: paper, section 3.
+
+    A sub-row is one input channel owned by one node and the weights from it to the outputs of another node.
+    """
+    if not isinstance(op.params, g.MIXING):
+        return 0, 0
+    owners_in, owners_out = ownership[op.inputs[0]].owners, ownership[op.output].owners
+    if owners_in is None or owners_out is None:
+        return 0, 0
+    weights = op.params.filter.weights
+    used = weights.reshape(weights.shape[0], -1, weights.shape[-1]).any(axis=1)  # [out, in]
+    total = pruned = 0
+    for node in range(nodes):
+        foreign = owners_in != node
+        reaches = used[owners_out == node].any(axis=0)
+        total += int(foreign.sum())
+        pruned += int((foreign & ~reaches).sum())
+    return total, pruned
+
+
+def route_bytes(graph: g.Graph, exchange: Exchange, sender: int, receiver: int) -> int:
+    """Payload bytes per inference of one route."""
+    height, width = graph.tensors[exchange.tensor].plane
+    return height * width * len(exchange.routes[sender, receiver])
+
+
+def bytes_between(partition: Partition) -> dict[tuple[int, int], int]:
+    """Payload bytes per inference for every (sender, receiver)."""
+    pairs = {(a, b): 0 for a in range(partition.nodes) for b in range(partition.nodes) if a != b}
+    for exchange in partition.exchanges:
+        for sender, receiver in exchange.routes:
+            pairs[sender, receiver] += route_bytes(partition.graph, exchange, sender, receiver)
+    return pairs
+
+
+def sent_bytes(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
+    """Payload bytes of the op's output that leave the node in one inference."""
+    return sum(
+        route_bytes(partition.graph, exchange, sender, receiver)
+        for exchange in partition.exchanges
+        if exchange.tensor == op.output
+        for sender, receiver in exchange.routes
+        if sender == slice_.node
+    )
+
+
+def received_channels(slice_: NodeSlice, op: SlicedOp) -> int:
+    """Halo channels that the op reads."""
+    return sum(
+        max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands
+    )
+
+
+def weight_bytes(op: SlicedOp) -> int:
+    """int8 weights, int32 bias, int32 multipliers and int8 shifts of a node's share."""
+    if not isinstance(op.params, (g.Conv2D, g.DepthwiseConv2D, g.FullyConnected)):
+        return 0
+    filter_ = op.params.filter
+    outputs = filter_.scales.size
+    return int(np.asarray(filter_.weights).nbytes) + 4 * outputs * (filter_.bias is not None) + 5 * outputs

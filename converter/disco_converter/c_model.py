@@ -1,0 +1,257 @@
+"""Lowers one node's slice to the context of the C templates (disco_model.c, disco_model.h, disco_channels.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from disco_converter import accounting
+from disco_converter.c_params import CArray, CParameterArray, CParameters, OpLowering
+from disco_converter.memory import MemoryPlan, open_ops
+from disco_converter.partition import NodeSlice, Partition, SlicedOp
+from disco_firmware.c_literals import array_body, comment, identifier, initialiser
+from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Front matter: what made the file, from what."""
+
+    tool_version: str
+    model_name: str
+    model_sha256: str
+    bundle_id: str
+    target: str
+
+
+@dataclass(frozen=True)
+class CTensor:
+    """One entry of `tensors`."""
+
+    comment: str
+    initialiser: str
+
+
+@dataclass(frozen=True)
+class COp:
+    """One entry of `ops` and its operand list."""
+
+    comment: str
+    operands_name: str
+    operands: str
+    initialiser: str
+
+
+@dataclass(frozen=True)
+class CRoute:
+    """One channel list of disco_channels.h."""
+
+    exchange: int
+    comment: str
+    name: str
+    macro: str
+    count: int
+    body: str
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Everything that the three templates of one node show."""
+
+    tool_version: str
+    model_name: str
+    model_sha256: str
+    bundle_id: str
+    target: str
+    abi: int
+    protocol_version: int
+    node: int
+    node_count: int
+    bundle_id_bytes: str
+    arrays: tuple[CArray, ...]
+    parameters: tuple[CParameters, ...]
+    parameter_arrays: tuple[CParameterArray, ...]
+    tensors: tuple[CTensor, ...]
+    ops: tuple[COp, ...]
+    sends: tuple[str, ...]
+    receives: tuple[str, ...]
+    inputs: str
+    outputs: str
+    output_count: int
+    exchange_count: int
+    arena_bytes: int
+    routes: tuple[CRoute, ...]
+    bytes_sent: int
+    bytes_received: int
+
+    @property
+    def constant_bytes(self) -> int:
+        """Flash taken by the generated constants (structure sizes as on a 32-bit board)."""
+        arrays = sum(array.bytes for array in self.arrays)
+        structures = 20 * len(self.tensors) + 20 * len(self.ops) + 16 * len(self.sends) + 12 * len(self.receives)
+        return arrays + structures + 64 * len(self.parameters)
+
+
+def model_source(partition: Partition, slice_: NodeSlice, plan: MemoryPlan, provenance: Provenance) -> ModelSource:
+    """The template context of one node."""
+    return _Lowering(partition, slice_, plan).source(provenance)
+
+
+@dataclass
+class _Links:
+    """The sends and receives of a node, in program order, and where each tensor's begin."""
+
+    sends: list[str] = field(default_factory=list)
+    receives: list[str] = field(default_factory=list)
+    of_tensor: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+class _Lowering:
+    def __init__(self, partition: Partition, slice_: NodeSlice, plan: MemoryPlan) -> None:
+        self._partition, self._slice, self._plan = partition, slice_, plan
+        self._names = list(plan.placements)
+        self._ops = OpLowering(partition, slice_)
+        self._arrays: list[CArray] = []
+
+    def source(self, provenance: Provenance) -> ModelSource:
+        links = self._links()
+        ops = tuple(self._op(op) for op in self._slice.ops)
+        node = self._slice.node
+        sent = accounting.bytes_between(self._partition)
+        return ModelSource(
+            tool_version=provenance.tool_version,
+            model_name=comment(provenance.model_name),
+            model_sha256=provenance.model_sha256,
+            bundle_id=provenance.bundle_id,
+            target=provenance.target,
+            abi=MODEL_ABI,
+            protocol_version=PROTOCOL_VERSION,
+            node=node,
+            node_count=self._partition.nodes,
+            bundle_id_bytes=", ".join(f"0x{b:02x}" for b in bytes.fromhex(provenance.bundle_id)),
+            arrays=tuple(self._ops.arrays + self._arrays),
+            parameters=tuple(self._ops.parameters),
+            parameter_arrays=tuple(self._ops.parameter_arrays),
+            tensors=tuple(self._tensor(name, links.of_tensor.get(name, {})) for name in self._names),
+            ops=ops,
+            sends=tuple(links.sends),
+            receives=tuple(links.receives),
+            inputs=str(self._index(self._partition.graph.input)),
+            outputs=", ".join(self._output(name) for name in self._partition.graph.outputs),
+            output_count=len(self._partition.graph.outputs),
+            exchange_count=len(self._partition.exchanges),
+            arena_bytes=max(self._plan.arena_bytes, 1),
+            routes=tuple(self._routes()),
+            bytes_sent=sum(size for (sender, _), size in sent.items() if sender == node),
+            bytes_received=sum(size for (_, receiver), size in sent.items() if receiver == node),
+        )
+
+    def _index(self, buffer: str) -> int:
+        return self._names.index(buffer)
+
+    def _output(self, tensor: str) -> str:
+        return str(self._index(tensor)) if self._partition.output_channels(tensor, self._slice.node) else "DISCO_NONE"
+
+    def _tensor(self, name: str, links: Mapping[str, int]) -> CTensor:
+        buffer = self._slice.buffers[name]
+        tensor = self._partition.graph.tensors[buffer.tensor]
+        height, width = tensor.plane
+        text = f"{name}, scale {tensor.scale:.9g}, zero point {tensor.zero_point}, channels {_ranges(buffer.own)}"
+        if buffer.halo:
+            text += "; halo " + ", ".join(f"{_ranges(channels)} of node {sender}" for sender, channels in buffer.halo)
+        fields: dict[str, object] = {
+            "arena_offset": self._plan.placements[name].offset,
+            "height": height,
+            "width": width,
+            "channels": len(buffer.own),
+            "stride": len(buffer.layout),
+            **links,
+        }
+        return CTensor(comment(text), initialiser(fields))
+
+    def _op(self, op: SlicedOp) -> COp:
+        kind, params = self._ops.lower(op)
+        name = f"{identifier(op.name)}_operands"
+        operands = ", ".join(f"{{{self._index(o.buffer)}, {len(o.channels)}}}" for o in op.operands)
+        output = self._partition.graph.tensors[op.source.output]
+        text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {len(self._slice.buffers[op.output].own)} channels"
+        fields: dict[str, object] = {
+            "kind": kind,
+            "inputs": name,
+            "input_count": len(op.operands),
+            "output": self._index(op.output),
+            "params": params,
+        }
+        return COp(comment(text), name, operands, initialiser(fields))
+
+    def _links(self) -> _Links:
+        links = _Links()
+        opened = open_ops(self._partition, self._slice)
+        node = self._slice.node
+        for exchange in self._partition.exchanges:
+            sends = [(receiver, c) for (sender, receiver), c in sorted(exchange.routes.items()) if sender == node]
+            buffer = self._slice.buffers.get(exchange.tensor)
+            halo = buffer.halo if buffer is not None else ()
+            first = {"first_send": len(links.sends), "send_count": len(sends)}
+            first |= {"first_receive": len(links.receives), "receive_count": len(halo)}
+            links.of_tensor[exchange.tensor] = first
+            links.sends += [self._send(exchange.index, exchange.tensor, receiver, channels) for receiver, channels in sends]
+            links.receives += self._receives(exchange.index, exchange.tensor, opened.get(exchange.tensor, 0), halo)
+        return links
+
+    def _send(self, exchange: int, tensor: str, receiver: int, channels: Sequence[int]) -> str:
+        own = self._slice.buffers[tensor].own
+        positions = [own.index(channel) for channel in channels]
+        name = f"sent_{exchange}_to_{receiver}"
+        self._arrays.append(CArray.of("uint16_t", name, f"Positions sent to node {receiver} in exchange {exchange}", positions))
+        return initialiser(
+            {
+                "exchange": exchange,
+                "tensor": self._index(tensor),
+                # The last op that may still see these bytes: after it the buffer may be written over.
+                "last_op": max(0, self._plan.placements[tensor].reused_from - 1),
+                "peer": receiver,
+                "channel_count": len(channels),
+                "channels": name,
+            }
+        )
+
+    def _receives(self, exchange: int, tensor: str, open_op: int, halo: Sequence[tuple[int, Sequence[int]]]) -> list[str]:
+        result = []
+        position = len(self._slice.buffers[tensor].own) if halo else 0
+        for sender, channels in halo:
+            fields = {
+                "exchange": exchange,
+                "tensor": self._index(tensor),
+                "open_op": open_op,
+                "peer": sender,
+                "channel_count": len(channels),
+                "first_channel": position,
+            }
+            result.append(initialiser(fields))
+            position += len(channels)
+        return result
+
+    def _routes(self) -> list[CRoute]:
+        node = self._slice.node
+        routes = []
+        for exchange in self._partition.exchanges:
+            for (sender, receiver), channels in sorted(exchange.routes.items()):
+                if node in (sender, receiver):
+                    towards = f"to_{receiver}" if sender == node else f"from_{sender}"
+                    name = f"disco_exchange_{exchange.index}_{towards}"
+                    text = f"{'to' if sender == node else 'from'} node {receiver if sender == node else sender}, tensor {exchange.tensor}"
+                    routes.append(CRoute(exchange.index, comment(text), name, name.upper(), len(channels), array_body(channels)))
+        return routes
+
+
+def _ranges(values: Sequence[int]) -> str:
+    """0-7, 9: consecutive numbers drawn together."""
+    parts: list[list[int]] = []
+    for value in values:
+        if parts and value == parts[-1][1] + 1:
+            parts[-1][1] = value
+        else:
+            parts.append([value, value])
+    text = [str(a) if a == b else f"{a}-{b}" for a, b in parts]
+    return ", ".join(text[:12]) + (f", ... ({len(values)} in all)" if len(text) > 12 else "") if text else "none"

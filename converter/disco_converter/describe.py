@@ -1,0 +1,93 @@
+"""Describes a partition as the manifest of a bundle."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from disco_converter import accounting
+from disco_converter.c_model import ModelSource
+from disco_converter.memory import MemoryPlan
+from disco_converter.partition import NodeSlice, Partition, SlicedOp
+from disco_firmware import manifest as m
+
+
+def manifest_of(
+    cut: Partition, plans: tuple[MemoryPlan, ...], sources: tuple[ModelSource, ...], model_sha256: str, reference_sha256: str
+) -> m.Manifest:
+    """The manifest of a bundle that holds these slices."""
+    return m.Manifest(
+        schema=m.SCHEMA_VERSION,
+        tool_version=version("disco-edge"),
+        bundle_id=sources[0].bundle_id,
+        model=m.ModelInfo(sources[0].model_name, model_sha256, reference_sha256),
+        nodes=cut.nodes,
+        targets=tuple(source.target for source in sources),
+        input=cut.graph.input,
+        outputs=cut.graph.outputs,
+        tensors=tuple(_tensor(cut, name) for name in cut.graph.tensors),
+        ops=tuple(_op(cut, index) for index in range(len(cut.graph.ops))),
+        exchanges=tuple(_exchange(cut, index) for index in range(len(cut.exchanges))),
+        programs=tuple(_program(cut, s, p, c) for s, p, c in zip(cut.slices, plans, sources, strict=True)),
+    )
+
+
+def _tensor(cut: Partition, name: str) -> m.TensorInfo:
+    tensor, owners = cut.graph.tensors[name], cut.ownership[name].owners
+    return m.TensorInfo(
+        name,
+        tensor.index,
+        tensor.shape,
+        tensor.scale,
+        tensor.zero_point,
+        m.REPLICATED if owners is None else tuple(owners.tolist()),
+    )
+
+
+def _op(cut: Partition, index: int) -> m.OpInfo:
+    op = cut.graph.ops[index]
+    total, pruned = accounting.sub_rows(op, cut.ownership, cut.nodes)
+    macs = accounting.dense_macs(cut.graph, op)
+    return m.OpInfo(op.index, op.name, op.kind, op.inputs, op.output, macs, cut.stages[op.index], total, pruned)
+
+
+def _exchange(cut: Partition, index: int) -> m.Exchange:
+    exchange = cut.exchanges[index]
+    routes = tuple(
+        m.Route(sender, receiver, channels, accounting.route_bytes(cut.graph, exchange, sender, receiver))
+        for (sender, receiver), channels in sorted(exchange.routes.items())
+    )
+    return m.Exchange(index, exchange.tensor, routes)
+
+
+def _program(cut: Partition, slice_: NodeSlice, plan: MemoryPlan, source: ModelSource) -> m.NodeProgram:
+    sends = tuple(
+        m.NodeSend(exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver))
+        for exchange in cut.exchanges
+        for sender, receiver in sorted(exchange.routes)
+        if sender == slice_.node
+    )
+    return m.NodeProgram(
+        node=slice_.node,
+        target=source.target,
+        ops=tuple(_node_op(cut, slice_, op) for op in slice_.ops),
+        sends=sends,
+        outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
+        arena_bytes=plan.arena_bytes,
+        constant_bytes=source.constant_bytes,
+    )
+
+
+def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp) -> m.NodeOp:
+    buffer = slice_.buffers[op.output]
+    shape = cut.graph.tensors[buffer.tensor].shape
+    return m.NodeOp(
+        name=op.name,
+        kind=op.kind,
+        output=buffer.tensor,
+        channels=buffer.own,
+        output_shape=(*shape[:-1], len(buffer.own)),
+        macs_executed=accounting.executed_macs(cut.graph, op),
+        channels_received=accounting.received_channels(slice_, op),
+        bytes_sent=accounting.sent_bytes(cut, slice_, op),
+        weight_bytes=accounting.weight_bytes(op),
+    )

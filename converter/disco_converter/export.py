@@ -1,0 +1,201 @@
+"""The whole of `disco-export` as one function: a model in, a bundle out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from disco_converter import graph as g
+from disco_converter.c_model import ModelSource, Provenance, model_source
+from disco_converter.calibration import load_calibration
+from disco_converter.describe import manifest_of
+from disco_converter.fit import check_fit
+from disco_converter.memory import MemoryPlan, plan_memory
+from disco_converter.onnx_model import check_input, load_onnx
+from disco_converter.partition import Partition, partition
+from disco_converter.proof import Proof, SliceFile, prove
+from disco_converter.quantise import quantise_onnx
+from disco_converter.stages import stages_of
+from disco_converter.tflite_reader import read_tflite
+from disco_converter.tflite_writer import write_stage
+from disco_firmware.bundle import REFERENCE_NAME, Bundle, load_bundle, new_bundle, write_manifest
+from disco_firmware.inputs import load_inputs
+from disco_firmware.manifest import SCHEMA_VERSION, TensorInfo
+from disco_firmware.project import copy_firmware_sources, write_node_project
+from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
+from disco_firmware.render import render
+from disco_targets.board import Board, load_board
+from disco_targets.errors import DiscoError, UsageError
+
+VECTORS = 8
+"""Self-check inputs kept in the bundle."""
+RANDOM_INPUTS = 8
+"""Inputs over the full int8 range that are always proved beside the given ones: they saturate what real data does not."""
+
+
+class Progress(Protocol):
+    """How a caller watches an export."""
+
+    def step(self, text: str, total: int | None = None) -> AbstractContextManager[Callable[[], None]]:
+        """Covers one step; the function it gives is called `total` times where total is known."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    @contextmanager
+    def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+        yield lambda: None
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """What to export, and where to."""
+
+    model: Path
+    """Float .onnx with a static batch of 1, or full-int8 .tflite."""
+    nodes: int
+    targets: tuple[str, ...]
+    """Names of boards: one for all nodes, or one for each."""
+    output: Path
+    calibration: Path | None = None
+    """.npy, float32 NHWC; needed for .onnx, else only used as inputs of the proof."""
+    test_inputs: Path | None = None
+    """.npy, more inputs for the proof: float32 or int8, NHWC."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExportResult:
+    """A finished export."""
+
+    bundle: Bundle
+    proof: Proof
+    boards: tuple[Board, ...]
+
+
+def export(config: ExportConfig, progress: Progress | None = None) -> ExportResult:
+    """Converts, cuts, proves and writes a bundle; writes nothing when anything fails.
+
+    Raises:
+        DiscoError: The model, the inputs or the boards do not allow it, or the proof fails.
+    """
+    progress = progress or Silent()
+    boards = _boards(config)
+    with new_bundle(config.output) as directory:
+        content, source_digest = _int8_model(config, progress)
+        graph = read_tflite(content, config.model.name)
+        cut = partition(graph, config.nodes)
+        plans = tuple(plan_memory(cut, slice_) for slice_ in cut.slices)
+        files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
+        inputs = _proof_inputs(config, graph.tensors[graph.input])
+        with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
+            proof = prove(cut, content, files, inputs, advance)
+        sources = _sources(config, cut, plans, source_digest, content)
+        check_fit(cut, plans, sources, boards)
+        manifest = manifest_of(cut, plans, sources, source_digest, hashlib.sha256(content).hexdigest())
+        with progress.step("Writing the bundle"):
+            _write(directory, content, files, sources, boards, inputs, proof)
+            write_manifest(directory, manifest)
+    return ExportResult(load_bundle(config.output), proof, boards)
+
+
+def _boards(config: ExportConfig) -> tuple[Board, ...]:
+    if config.nodes < 1:
+        raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
+    if len(config.targets) not in (1, config.nodes):
+        raise UsageError(f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each")
+    names = config.targets * config.nodes if len(config.targets) == 1 else config.targets
+    boards = tuple(load_board(name) for name in names)
+    for board in boards:
+        if board.max_nodes is not None and config.nodes > board.max_nodes:
+            raise DiscoError(
+                f"{config.nodes} nodes: {board.name} has lines to {board.max_nodes - 1} peers, so it can be one of at most {board.max_nodes} nodes"
+            )
+    return boards
+
+
+def _int8_model(config: ExportConfig, progress: Progress) -> tuple[bytes, str]:
+    """(.tflite file, SHA-256 of the file given)."""
+    if not config.model.is_file():
+        raise DiscoError(f"model file {config.model} does not exist: give a float .onnx or a full-int8 .tflite")
+    raw = config.model.read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
+        return raw, digest
+    if config.calibration is None:
+        raise UsageError("an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken")
+    shape = check_input(load_onnx(config.model), config.model).channels_last_shape
+    calibration = load_calibration(config.calibration, shape)
+    with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
+        return quantise_onnx(config.model, calibration), digest
+
+
+def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
+    info = TensorInfo(tensor.name, tensor.index, tensor.shape, tensor.scale, tensor.zero_point, "replicated")
+    paths = [path for path in (config.calibration, config.test_inputs) if path is not None]
+    given = [load_inputs(path, info) for path in paths]
+    noise = np.random.default_rng(0).integers(-128, 128, (RANDOM_INPUTS, *tensor.shape[1:]), dtype=np.int8)
+    return np.concatenate([*given, noise])
+
+
+def _sources(
+    config: ExportConfig, cut: Partition, plans: tuple[MemoryPlan, ...], source_digest: str, content: bytes
+) -> tuple[ModelSource, ...]:
+    targets = config.targets * config.nodes if len(config.targets) == 1 else config.targets
+    bundle_id = _bundle_id(cut, targets, content)
+    return tuple(
+        model_source(
+            cut,
+            slice_,
+            plan,
+            Provenance(version("disco-edge"), config.model.name, source_digest, bundle_id, target),
+        )
+        for slice_, plan, target in zip(cut.slices, plans, targets, strict=True)
+    )
+
+
+def _bundle_id(cut: Partition, targets: tuple[str, ...], content: bytes) -> str:
+    """The same for the same model, cut, targets and versions: what two nodes must agree on."""
+    routes = [[e.tensor, sorted((list(pair), channels) for pair, channels in e.routes.items())] for e in cut.exchanges]
+    facts = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION, cut.nodes, targets, routes]
+    return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(content).digest()).hexdigest()[:32]
+
+
+def _write(
+    directory: Path,
+    content: bytes,
+    files: tuple[tuple[SliceFile, ...], ...],
+    sources: tuple[ModelSource, ...],
+    boards: tuple[Board, ...],
+    inputs: g.Int8Array,
+    proof: Proof,
+) -> None:
+    (directory / REFERENCE_NAME).write_bytes(content)
+    vectors = directory / "vectors"
+    vectors.mkdir()
+    np.save(vectors / "inputs.npy", inputs[:VECTORS])
+    for place, outputs in enumerate(proof.outputs):
+        np.save(vectors / f"outputs{place}.npy", outputs[:VECTORS])
+    copy_firmware_sources(boards, directory)
+    for node, (stage_files, source, board) in enumerate(zip(files, sources, boards, strict=True)):
+        folder = directory / f"node{node}"
+        _write_node(folder, stage_files, source)
+        write_node_project(board, node, len(sources), folder)
+
+
+def _write_node(folder: Path, stage_files: tuple[SliceFile, ...], source: ModelSource) -> None:
+    (folder / "stages").mkdir(parents=True)
+    for file in stage_files:
+        (folder / "stages" / f"stage{file.stage.index:02d}.tflite").write_bytes(file.content)
+    for name in ("disco_model.c", "disco_model.h", "disco_channels.h"):
+        (folder / name).write_text(render(f"{name}.j2", source), encoding="utf-8")
+
+

@@ -1,0 +1,20 @@
+"""What the runtime itself takes on a board, beside a model's constants and arena.
+
+Upper bounds, held against real builds by tests/pair/test_footprint.py; `disco-flash` reports what the linker measured.
+"""
+
+from __future__ import annotations
+
+RUNTIME_FLASH_BYTES = 24 * 1024
+"""Code and tables of runtime, port and C library at -O3."""
+RUNTIME_RAM_BYTES = 12 * 1024
+"""Stack, host line, receive rings and the node's state."""
+LINK_RAM_BYTES = 2048
+"""One line to a peer: transmit window and frame buffers."""
+RECORD_RAM_BYTES = 64
+"""Stamps of one op."""
+
+
+def ram_bytes(arena_bytes: int, ops: int, nodes: int) -> int:
+    """Upper bound of a node's RAM: arena, stamps, lines to the peers, runtime."""
+    return arena_bytes + ops * RECORD_RAM_BYTES + (nodes - 1) * LINK_RAM_BYTES + RUNTIME_RAM_BYTES

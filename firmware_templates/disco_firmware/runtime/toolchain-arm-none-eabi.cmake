@@ -1,0 +1,5 @@
+# GNU Arm Embedded toolchain (Debian: gcc-arm-none-eabi, libnewlib-arm-none-eabi).
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_C_COMPILER arm-none-eabi-gcc)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)

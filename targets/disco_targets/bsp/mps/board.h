@@ -1,0 +1,31 @@
+/* What the files of this port share. */
+#ifndef DISCO_MPS_BOARD_H
+#define DISCO_MPS_BOARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BOARD_INTERRUPTS 64u
+
+typedef void (*board_handler_t)(void);
+
+/* startup.c */
+void board_use_ram_vectors(void);
+void board_set_interrupt(uint32_t irq, board_handler_t handler);
+
+/* counter.c: raw ticks, modulo 2^32, readable anywhere. */
+void counter_start(void);
+uint32_t counter_raw(void);
+
+/* cmsdk_uart.c: one UART per link, received by interrupt. */
+void uart_start(void);
+size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity);
+size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length);
+/* True when any link has received bytes that were not read. Call with interrupts off before sleeping. */
+int uart_has_input(void);
+/* Raw ticks spent in handlers, between their first and last instruction that reads the counter; and how many handlers ran. */
+void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count);
+/* Lets the receive interrupt of link 0 run once by software. */
+void uart_pend(void);
+
+#endif

@@ -1,0 +1,162 @@
+/*
+ * The CMSDK APB UARTs: received bytes go by interrupt into a ring per link. When a ring is full its interrupt is masked and the byte stays
+ * in the UART, which holds the sender back; reading makes room and takes it up again.
+ */
+#include <stdbool.h>
+
+#include "board.h"
+#include "cortex_m.h"
+#include "disco_board.h"
+
+#define RING_BYTES 1024u /* a power of two */
+
+#define UART_DATA(base) (*cortex_m_register((base) + 0x0u))
+#define UART_STATE(base) (*cortex_m_register((base) + 0x4u))
+#define UART_CONTROL(base) (*cortex_m_register((base) + 0x8u))
+#define UART_INTERRUPT(base) (*cortex_m_register((base) + 0xCu))
+#define UART_DIVIDER(base) (*cortex_m_register((base) + 0x10u))
+#define STATE_TX_FULL 1u
+#define STATE_RX_FULL 2u
+#define CONTROL_TX_RX 3u
+#define CONTROL_RX_INTERRUPT 8u
+#define INTERRUPT_RX 2u
+
+typedef struct {
+    uint8_t bytes[RING_BYTES];
+    volatile uint32_t head; /* written by the handler */
+    volatile uint32_t tail; /* written by the reader */
+    volatile bool masked;
+} ring_t;
+
+static const uint32_t bases[] = DISCO_BOARD_UART_ADDRESSES;
+static const uint32_t irqs[] = DISCO_BOARD_UART_RX_IRQS;
+static ring_t rings[DISCO_BOARD_LINKS];
+static volatile uint64_t load_ticks;
+static volatile uint32_t load_count;
+
+/* Moves what the UART holds into the ring, and masks the interrupt when it does not fit. Interrupts are off. */
+static void drain(uint8_t link) {
+    const uint32_t base = bases[link];
+    ring_t *ring = &rings[link];
+    while ((UART_STATE(base) & STATE_RX_FULL) != 0) {
+        if (ring->head - ring->tail == RING_BYTES) {
+            UART_CONTROL(base) = CONTROL_TX_RX;
+            UART_INTERRUPT(base) = INTERRUPT_RX;
+            ring->masked = true;
+            return;
+        }
+        UART_INTERRUPT(base) = INTERRUPT_RX; /* before the data is read, or the next byte's interrupt is lost */
+        ring->bytes[ring->head % RING_BYTES] = (uint8_t)UART_DATA(base);
+        ++ring->head;
+    }
+}
+
+static void handle(uint8_t link) {
+    const uint32_t start = counter_raw();
+    UART_INTERRUPT(bases[link]) = INTERRUPT_RX;
+    drain(link);
+    ++load_count;
+    load_ticks += counter_raw() - start;
+}
+
+static void handle0(void) {
+    handle(0);
+}
+#if DISCO_BOARD_LINKS > 1
+static void handle1(void) {
+    handle(1);
+}
+#endif
+#if DISCO_BOARD_LINKS > 2
+static void handle2(void) {
+    handle(2);
+}
+#endif
+#if DISCO_BOARD_LINKS > 3
+static void handle3(void) {
+    handle(3);
+}
+#endif
+#if DISCO_BOARD_LINKS > 4
+static void handle4(void) {
+    handle(4);
+}
+#endif
+
+static const board_handler_t handlers[DISCO_BOARD_LINKS] = {
+    handle0,
+#if DISCO_BOARD_LINKS > 1
+    handle1,
+#endif
+#if DISCO_BOARD_LINKS > 2
+    handle2,
+#endif
+#if DISCO_BOARD_LINKS > 3
+    handle3,
+#endif
+#if DISCO_BOARD_LINKS > 4
+    handle4,
+#endif
+};
+
+void uart_start(void) {
+    for (uint8_t link = 0; link < DISCO_BOARD_LINKS; ++link) {
+        UART_DIVIDER(bases[link]) = 16; /* the least that the UART takes; emulated lines have no rate */
+        UART_CONTROL(bases[link]) = CONTROL_TX_RX | CONTROL_RX_INTERRUPT;
+        board_set_interrupt(irqs[link], handlers[link]);
+        drain(link); /* a byte that came before the interrupt was enabled raises none */
+    }
+}
+
+/* Takes the interrupt up again after the reader has made room. */
+static void unmask(uint8_t link) {
+    cortex_m_disable_interrupts();
+    rings[link].masked = false;
+    UART_CONTROL(bases[link]) = CONTROL_TX_RX | CONTROL_RX_INTERRUPT;
+    drain(link);
+    cortex_m_enable_interrupts();
+}
+
+size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity) {
+    ring_t *ring = &rings[link];
+    size_t count = 0;
+    uint32_t tail = ring->tail;
+    while (count < capacity && tail != ring->head) {
+        bytes[count++] = ring->bytes[tail++ % RING_BYTES];
+    }
+    ring->tail = tail;
+    if (ring->masked) {
+        unmask(link);
+    }
+    return count;
+}
+
+size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length) {
+    const uint32_t base = bases[link];
+    size_t count = 0;
+    while (count < length && (UART_STATE(base) & STATE_TX_FULL) == 0) {
+        UART_DATA(base) = bytes[count++];
+    }
+    return count;
+}
+
+int uart_has_input(void) {
+    for (uint8_t link = 0; link < DISCO_BOARD_LINKS; ++link) {
+        if (rings[link].head != rings[link].tail) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count) {
+    cortex_m_disable_interrupts();
+    *raw_ticks = load_ticks;
+    *count = load_count;
+    cortex_m_enable_interrupts();
+}
+
+void uart_pend(void) {
+    NVIC_PEND(irqs[0]) = NVIC_BIT(irqs[0]);
+    cortex_m_barrier();
+}

@@ -1,0 +1,37 @@
+/* The few registers and instructions of the Cortex-M cores that the port needs (Armv7-M and Armv8-M architecture reference manuals). */
+#ifndef DISCO_CORTEX_M_H
+#define DISCO_CORTEX_M_H
+
+#include <stdint.h>
+
+#define CORTEX_M_SYSTEM_VECTORS 16u
+
+static inline volatile uint32_t *cortex_m_register(uint32_t address) {
+    return (volatile uint32_t *)address;
+}
+
+#define SYSTICK_CONTROL (*cortex_m_register(0xE000E010u))
+#define SYSTICK_RELOAD (*cortex_m_register(0xE000E014u))
+#define SYSTICK_VALUE (*cortex_m_register(0xE000E018u))
+#define SCB_VECTOR_TABLE (*cortex_m_register(0xE000ED08u))
+#define NVIC_ENABLE(irq) (*cortex_m_register(0xE000E100u + 4u * ((irq) / 32u)))
+#define NVIC_PEND(irq) (*cortex_m_register(0xE000E200u + 4u * ((irq) / 32u)))
+#define NVIC_BIT(irq) (1u << ((irq) % 32u))
+
+static inline void cortex_m_disable_interrupts(void) {
+    __asm__ volatile("cpsid i" ::: "memory");
+}
+
+static inline void cortex_m_enable_interrupts(void) {
+    __asm__ volatile("cpsie i" ::: "memory");
+}
+
+static inline void cortex_m_wait_for_interrupt(void) {
+    __asm__ volatile("wfi" ::: "memory");
+}
+
+static inline void cortex_m_barrier(void) {
+    __asm__ volatile("dsb\n\tisb" ::: "memory");
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* The runtime on QEMU's MPS2 and MPS3 boards under instruction counting (-icount shift=6). */
+#include "disco/port.h"
+
+#include "board.h"
+#include "cortex_m.h"
+#include "disco_board.h"
+
+#define WAKE_MS 10u
+#define CALIBRATION_ROUNDS 64u
+
+extern uint32_t link_bss_end[], link_stack_limit[];
+
+static disco_port_info_t info = {
+    .board = DISCO_BOARD_NAME,
+    .core = DISCO_BOARD_CORE,
+    .unit = DISCO_UNIT_INSTRUCTIONS,
+    .ticks_per_second = 15625000u, /* one instruction is 64 ns of virtual time */
+    .clock_hz = DISCO_BOARD_CLOCK_HZ,
+    .resolution_ticks = 1,
+    .link_count = DISCO_BOARD_LINKS,
+};
+static uint64_t raw_extended;
+static uint64_t handler_overhead; /* raw ticks per CALIBRATION_ROUNDS handlers outside of their two readings */
+
+const disco_port_info_t *disco_port_info(void) {
+    return &info;
+}
+
+/* 64 bits of the counter; called at least once per 2^32 ticks, and never by handlers. */
+static uint64_t raw_ticks(void) {
+    raw_extended += (uint32_t)(counter_raw() - (uint32_t)raw_extended);
+    return raw_extended;
+}
+
+static uint64_t instructions(uint64_t raw) {
+    return raw * DISCO_BOARD_COUNTER_NUMERATOR / DISCO_BOARD_COUNTER_DENOMINATOR;
+}
+
+uint64_t disco_port_ticks(void) {
+    return instructions(raw_ticks());
+}
+
+uint64_t disco_port_interrupt_ticks(void) {
+    uint64_t raw = 0;
+    uint32_t count = 0;
+    uart_interrupt_load(&raw, &count);
+    return instructions(raw + count * handler_overhead / CALIBRATION_ROUNDS);
+}
+
+uint32_t disco_port_milliseconds(void) {
+    return (uint32_t)(raw_ticks() / (DISCO_BOARD_CLOCK_HZ / 1000u));
+}
+
+/* Raw ticks of CALIBRATION_ROUNDS rounds of a loop that lets a handler run, or (with `pend` 0) does the same without. */
+static uint64_t time_rounds(int pend) {
+    const uint64_t start = raw_ticks();
+    for (uint32_t i = 0; i < CALIBRATION_ROUNDS; ++i) {
+        if (pend != 0) {
+            uart_pend();
+        } else {
+            NVIC_PEND(0u) = 0u;
+            cortex_m_barrier();
+        }
+    }
+    return raw_ticks() - start;
+}
+
+/* What a handler costs outside of its two counter readings (entry, exit): the same for every handler. */
+static void calibrate(void) {
+    uint64_t before = 0;
+    uint64_t after = 0;
+    uint32_t count = 0;
+    uart_interrupt_load(&before, &count);
+    const uint64_t with = time_rounds(1);
+    uart_interrupt_load(&after, &count);
+    const uint64_t without = time_rounds(0);
+    handler_overhead = with - (after - before) - without;
+}
+
+disco_status_t disco_port_init(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    cortex_m_disable_interrupts();
+    board_use_ram_vectors();
+    counter_start();
+    uart_start();
+    cortex_m_enable_interrupts();
+    calibrate();
+    info.free_ram_bytes = (uint32_t)((uintptr_t)link_stack_limit - (uintptr_t)link_bss_end);
+    return DISCO_OK;
+}
+
+size_t disco_port_read(uint8_t link, uint8_t *bytes, size_t capacity) {
+    return uart_read(link, bytes, capacity);
+}
+
+size_t disco_port_write(uint8_t link, const uint8_t *bytes, size_t length) {
+    return uart_write(link, bytes, length);
+}
+
+/* SysTick runs only while the core sleeps, so that it never interrupts a computation. */
+void disco_port_wait(void) {
+    cortex_m_disable_interrupts();
+    if (uart_has_input() == 0) {
+        SYSTICK_RELOAD = DISCO_BOARD_CLOCK_HZ / 1000u * WAKE_MS - 1u;
+        SYSTICK_VALUE = 0;
+        SYSTICK_CONTROL = 7; /* core clock, interrupt, enabled */
+        cortex_m_wait_for_interrupt();
+        SYSTICK_CONTROL = 0;
+    }
+    cortex_m_enable_interrupts();
+    (void)raw_ticks();
+}
+
+static void say(const char *text) {
+    for (; *text != '\0'; ++text) {
+        while (uart_write(0, (const uint8_t *)text, 1) == 0) {
+        }
+    }
+}
+
+void disco_port_fatal(disco_status_t status) {
+    cortex_m_disable_interrupts();
+    say("\ndisco: fatal status ");
+    const char digits[] = {(char)('0' + (int)status / 10 % 10), (char)('0' + (int)status % 10), '\n', '\0'};
+    say(digits);
+    for (;;) { /* nothing can run on; the board sleeps */
+        cortex_m_wait_for_interrupt();
+    }
+}

@@ -1,0 +1,55 @@
+/* Reset: copies .data, clears .bss, moves the vector table to RAM (so that interrupts are set at run time) and calls main. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "board.h"
+#include "cortex_m.h"
+#include "disco/port.h"
+
+/* From link.ld. */
+extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_start[], link_bss_end[], link_stack_top[];
+
+int main(int argc, char **argv);
+
+static void reset(void) {
+    memcpy(link_data_start, link_data_load, (size_t)((uintptr_t)link_data_end - (uintptr_t)link_data_start));
+    memset(link_bss_start, 0, (size_t)((uintptr_t)link_bss_end - (uintptr_t)link_bss_start));
+    (void)main(0, NULL);
+}
+
+static void fault(void) {
+    disco_port_fatal(DISCO_ERR_PORT);
+}
+
+typedef union {
+    uint32_t *stack;
+    board_handler_t handler;
+} vector_t;
+
+/* Systick is entered only to wake the core. */
+static void wake(void) {
+}
+
+__attribute__((section(".vectors"), used)) static const vector_t vectors[CORTEX_M_SYSTEM_VECTORS] = {
+    {.stack = link_stack_top}, {.handler = reset}, {.handler = fault}, {.handler = fault},
+    {.handler = fault},        {.handler = fault}, {.handler = fault}, {.handler = fault},
+    {.handler = fault},        {.handler = fault}, {.handler = fault}, {.handler = fault},
+    {.handler = fault},        {.handler = fault}, {.handler = fault}, {.handler = wake},
+};
+
+static _Alignas(512) vector_t ram_vectors[CORTEX_M_SYSTEM_VECTORS + BOARD_INTERRUPTS];
+
+void board_use_ram_vectors(void) {
+    memcpy(ram_vectors, vectors, sizeof vectors);
+    for (uint32_t i = CORTEX_M_SYSTEM_VECTORS; i < CORTEX_M_SYSTEM_VECTORS + BOARD_INTERRUPTS; ++i) {
+        ram_vectors[i].handler = fault;
+    }
+    SCB_VECTOR_TABLE = (uint32_t)(uintptr_t)ram_vectors;
+    cortex_m_barrier();
+}
+
+void board_set_interrupt(uint32_t irq, board_handler_t handler) {
+    ram_vectors[CORTEX_M_SYSTEM_VECTORS + irq].handler = handler;
+    NVIC_ENABLE(irq) = NVIC_BIT(irq);
+}
