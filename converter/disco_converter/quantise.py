@@ -59,7 +59,6 @@ class _Job:
     input_name: str
     input_shape: tuple[int, ...]
     keep_layout: bool
-    per_tensor_dense: bool
 
 
 def quantise_onnx(model: Path, calibration: npt.NDArray[np.generic]) -> bytes:
@@ -88,7 +87,6 @@ def quantise_onnx(model: Path, calibration: npt.NDArray[np.generic]) -> bytes:
         input_name=source.name,
         input_shape=source.channels_last_shape,
         keep_layout=_keeps_layout(source),
-        per_tensor_dense=has_rank3_dense(proto),
     )
     with tempfile.TemporaryDirectory(prefix="disco-quantise-") as folder:
         work = Path(folder)
@@ -152,7 +150,9 @@ def main(arguments: list[str]) -> int:
 def _convert(work: Path, job: _Job) -> bytes:
     _simplify(work / _MODEL)
     samples: FloatArray = np.load(work / _CALIBRATION)
-    return _to_int8(_to_keras(work, job, samples), job, samples)
+    tflite = _to_int8(work / _MODEL, _to_keras(work, job, samples), samples)
+    _check_all_int8(tflite)
+    return tflite
 
 
 def _simplify(path: Path) -> None:
@@ -222,8 +222,9 @@ def _check_operators(path: Path) -> None:
         )
 
 
-def _to_int8(keras: Any, job: _Job, samples: FloatArray) -> bytes:
+def _to_int8(path: Path, keras: Any, samples: FloatArray) -> bytes:
     """Quantise with int8 operators only: one without an int8 form is an error, not a float op."""
+    import onnx
     import tensorflow as tf
 
     def representative() -> Iterator[list[FloatArray]]:
@@ -236,7 +237,7 @@ def _to_int8(keras: Any, job: _Job, samples: FloatArray) -> bytes:
     converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
     converter.inference_input_type = tf.int8
     converter.inference_output_type = tf.int8
-    if job.per_tensor_dense:
+    if has_rank3_dense(onnx.load(str(path))):
         # The reference kernel reads per-channel scales wrongly where FULLY_CONNECTED keeps leading
         # axes, so such a model would have no golden.
         converter._experimental_disable_per_channel_quantization_for_dense_layers = True  # noqa: SLF001
@@ -244,22 +245,50 @@ def _to_int8(keras: Any, job: _Job, samples: FloatArray) -> bytes:
         return bytes(converter.convert())
     except Exception as error:  # ConverterError, RuntimeError or ValueError
         raise DiscoError(
-            f"the int8 converter cannot take {_int8_culprit(str(error))} ({_summary(error)}): "
+            f"the int8 converter cannot take {_int8_culprit(path, str(error))} ({_summary(error)}): "
             "replace it in the network by operators that have an int8 form"
         ) from error
 
 
-def _int8_culprit(message: str) -> str:
-    """The operators that a converter error names, or a general term."""
+def _check_all_int8(tflite: bytes) -> None:
+    """Raise if the converter left an operator in float between DEQUANTIZE and QUANTIZE.
+
+    It does so, without a word, for operators that TFLite knows only in float.
+    """
+    import tensorflow as tf
+
+    interpreter = tf.lite.Interpreter(model_content=tflite)
+    floats = {
+        tensor["index"]
+        for tensor in interpreter.get_tensor_details()
+        if tensor["dtype"] == np.float32
+    }
+    culprits = {
+        operator["op_name"]
+        for operator in interpreter._get_ops_details()  # noqa: SLF001 - no public way to list them
+        if floats & {*operator["inputs"], *operator["outputs"]}
+    } - {"DEQUANTIZE", "QUANTIZE"}
+    if culprits:
+        raise DiscoError(
+            f"{', '.join(sorted(culprits))} has no int8 form in TFLite and would run in float: replace "
+            "it in the network by operators that have an int8 form"
+        )
+
+
+def _int8_culprit(path: Path, message: str) -> str:
+    """The operators that a converter error names, with their nodes where the ONNX name is the same."""
     patterns = (
         r"not (?:yet )?supported for op: '?([\w.]+)",
         r"'([\w.]+)' op is neither a custom op nor a flex op",
         r"(?:TF Select|Flex|Custom) ops: ([\w, ]+)",
     )
+    import onnx
+
     for pattern in patterns:
-        names = sorted(set(re.findall(pattern, message)))
+        names = sorted({name.removeprefix("tf.") for name in re.findall(pattern, message)})
         if names:
-            return "operator " + ", ".join(names)
+            nodes = [n for n in onnx.load(str(path)).graph.node if n.op_type in names]
+            return "operator " + ", ".join([_node_text(node) for node in nodes] or names)
     return "an operator of this network"
 
 
@@ -279,9 +308,12 @@ def _node_text(node: Any) -> str:
 
 
 def _summary(error: BaseException) -> str:
-    """The first line of an error, without the colour codes that onnx2tf adds."""
+    """The first line of an error that says something, without colour codes and source positions."""
     text = re.sub(r"\x1b\[\d+m", "", str(error)).strip()
-    return text.splitlines()[0][:200] if text else type(error).__name__
+    reason = re.search(r"\berror: (.+)", text)
+    lines = text.splitlines()
+    line = reason[1] if reason else lines[0] if lines else type(error).__name__
+    return line if len(line) <= 160 else line[:157] + "..."
 
 
 if __name__ == "__main__":

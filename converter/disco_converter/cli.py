@@ -1,0 +1,95 @@
+"""`disco-export`: parses, calls, reports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from disco_converter.export import ExportConfig, export
+from disco_converter.report import print_report, summary
+from disco_targets.board import known_boards
+from disco_targets.errors import exit_code
+
+_EXAMPLES = """examples:
+  disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
+  disco-export model_int8.tflite --nodes 3 --target posix -o bundle
+  disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single   (the single-board baseline)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point. Exit code 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    errors = Console(stderr=True)
+    config = ExportConfig(
+        model=options.model,
+        nodes=options.nodes,
+        targets=tuple(options.target.split(",")),
+        output=options.output,
+        calibration=options.calibration,
+        test_inputs=options.test_inputs,
+    )
+    try:
+        result = export(config, _Bars(errors))
+        if options.json is not None:
+            options.json.write_text(json.dumps(summary(result), indent=1) + "\n", encoding="utf-8")
+        print_report(result, Console())
+    except (Exception, KeyboardInterrupt) as error:
+        code = exit_code(error)
+        errors.print(f"disco-export: {error or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
+        return code
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+class _Bars:
+    """A spinner for each step, a bar where the number of steps is known; nothing where nobody looks."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @contextmanager
+    def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal) as progress:
+            task = progress.add_task(text, total=total)
+            yield lambda: progress.advance(task)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="disco-export",
+        description="Quantise a model once, cut it into one slice per node, prove the slices bit-exact and write a bundle.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="float .onnx with a static batch of 1, or a full-int8 .tflite")
+    parser.add_argument("--nodes", type=int, required=True, metavar="N", help="number of boards; 1 is the single-board baseline")
+    parser.add_argument(
+        "--target",
+        required=True,
+        metavar="BOARD[,BOARD...]",
+        help=f"one board for all nodes or one for each; known: {', '.join(known_boards())}",
+    )
+    parser.add_argument("--calibration", type=Path, metavar="FILE.npy", help="float32 inputs [n,h,w,c], channels last; needed for .onnx")
+    parser.add_argument("--test-inputs", type=Path, metavar="FILE.npy", help="more inputs for the proof, float32 or int8")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where the bundle goes; an old bundle there is replaced")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the totals as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
