@@ -1,0 +1,49 @@
+"""The boards of a run: one line to the host per node, whatever is behind it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from disco_host.transport import Transport, open_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from disco_host.cluster import ClusterNode
+    from disco_host.processes import ChildProcess
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """How the host reaches one node."""
+
+    node: int
+    board: str
+    """What the node must say it is."""
+    transport: Transport
+    process: ChildProcess | None
+    """Where we started the board ourselves."""
+    hint: str
+    """What to look at when it does not answer."""
+
+
+@contextlib.contextmanager
+def open_cluster(nodes: Sequence[ClusterNode]) -> Iterator[tuple[NodeLine, ...]]:
+    """Opens the ports of a cluster file and closes them again.
+
+    Raises:
+        DiscoError: A port cannot be opened; the message says why.
+    """
+    with contextlib.ExitStack() as stack:
+        lines = []
+        for node in nodes:
+            transport = open_port(node.port, node.baud)
+            stack.callback(transport.close)
+            hint = (
+                f"is the board at {node.port} powered, flashed (disco-flash) and set to "
+                f"{node.baud} baud?"
+            )
+            lines.append(NodeLine(node.node, node.board, transport, None, hint))
+        yield tuple(lines)

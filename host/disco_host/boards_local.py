@@ -1,0 +1,155 @@
+"""Boards that run as processes on this PC: QEMU machines and the posix build of a node."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disco_host.boards import NodeLine
+from disco_host.processes import ChildProcess, missing_program, stop_all
+from disco_host.transport import from_socket
+from disco_host.wiring import PeerLine, Wiring, direct_line, wire
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from disco_targets.board import Board
+
+POSIX_BOARD = "posix"
+
+
+def emulator_command(board: Board, image: Path, descriptors: dict[int, int]) -> list[str]:
+    """QEMU's command line: UART n of the machine is link n, over an inherited socket.
+
+    Raises:
+        DiscoError: The board is no emulated one.
+    """
+    emulator = board.emulator
+    if emulator is None:
+        raise DiscoError(
+            f"board {board.name} is not an emulated one: run with --boards posix or a cluster file"
+        )
+    command = [emulator.program, "-M", emulator.machine, "-display", "none", "-monitor", "none"]
+    command += [*emulator.arguments, "-kernel", str(image)]
+    for link, descriptor in sorted(descriptors.items()):
+        command += ["-chardev", f"socket,id=line{link},fd={descriptor}"]
+        command += ["-serial", f"chardev:line{link}"]
+    return command
+
+
+def posix_command(node: int, image: Path, descriptors: dict[int, int]) -> list[str]:
+    """Command line of a node built for this PC."""
+    command = [str(image), "--host", f"fd:{descriptors[0]}"]
+    for link, descriptor in sorted(descriptors.items()):
+        if link > 0:
+            peer = link - 1 if link <= node else link
+            command += ["--peer", f"{peer}=fd:{descriptor}"]
+    return command
+
+
+@contextlib.contextmanager
+def start_emulated(
+    boards: Sequence[Board],
+    images: Sequence[Path],
+    *,
+    peer_line: PeerLine = direct_line,
+    logs: Path | None = None,
+) -> Iterator[tuple[NodeLine, ...]]:
+    """Starts one emulator per node, wired to each other and to us; ends all of them at the end.
+
+    Args:
+        boards: By node.
+        images: Firmware by node.
+        peer_line: Makes the lines between the boards.
+        logs: Folder that keeps what the emulators print; default a temporary one.
+
+    Raises:
+        DiscoError: QEMU is not installed or a board is not an emulated one.
+    """
+    for board in boards:
+        emulator = board.emulator
+        if emulator is not None and shutil.which(emulator.program) is None:
+            raise missing_program(emulator.program, emulator.apt_package, f"emulate {board.name}")
+        if board.max_nodes is not None and len(boards) > board.max_nodes:
+            raise DiscoError(
+                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has "
+                f"{len(boards)} nodes: export it for fewer nodes"
+            )
+
+    def command(node: int, descriptors: dict[int, int]) -> list[str]:
+        return emulator_command(boards[node], images[node], descriptors)
+
+    names = [board.name for board in boards]
+    with _start(names, command, peer_line, logs) as lines:
+        yield lines
+
+
+@contextlib.contextmanager
+def start_posix(
+    images: Sequence[Path], *, peer_line: PeerLine = direct_line, logs: Path | None = None
+) -> Iterator[tuple[NodeLine, ...]]:
+    """Starts the posix build of every node; else as `start_emulated`."""
+
+    def command(node: int, descriptors: dict[int, int]) -> list[str]:
+        return posix_command(node, images[node], descriptors)
+
+    with _start([POSIX_BOARD] * len(images), command, peer_line, logs) as lines:
+        yield lines
+
+
+@contextlib.contextmanager
+def _start(
+    names: Sequence[str],
+    command: Callable[[int, dict[int, int]], list[str]],
+    peer_line: PeerLine,
+    logs: Path | None,
+) -> Iterator[tuple[NodeLine, ...]]:
+    children: list[ChildProcess] = []
+    with _log_folder(logs) as folder, wire(len(names), peer_line) as wiring:
+        try:
+            for node in range(len(names)):
+                children.append(_spawn(node, command, wiring, folder))
+            yield tuple(
+                _line(node, name, wiring, children[node]) for node, name in enumerate(names)
+            )
+        finally:
+            stop_all(children)
+
+
+def _spawn(
+    node: int,
+    command: Callable[[int, dict[int, int]], list[str]],
+    wiring: Wiring,
+    folder: Path,
+) -> ChildProcess:
+    descriptors = {link: end.fileno() for link, end in wiring.node_ends[node].items()}
+    line = command(node, descriptors)
+    try:
+        child = ChildProcess(line, folder / f"node{node}.log", tuple(descriptors.values()))
+    except OSError as error:
+        raise DiscoError(f"node {node} cannot be started ({line[0]}): {error.strerror}") from error
+    wiring.release(node)
+    return child
+
+
+def _line(node: int, name: str, wiring: Wiring, process: ChildProcess) -> NodeLine:
+    transport = from_socket(f"{name}, process {process.pid}", wiring.host_ends[node])
+    hint = "run again with --keep-logs DIR and read its log there"
+    return NodeLine(node, name, transport, process, hint)
+
+
+@contextlib.contextmanager
+def _log_folder(logs: Path | None) -> Iterator[Path]:
+    if logs is None:
+        with tempfile.TemporaryDirectory(prefix="disco-run-") as folder:
+            yield Path(folder)
+        return
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiscoError(f"logs cannot be kept in {logs}: {error.strerror}") from error
+    yield logs

@@ -1,0 +1,60 @@
+"""The golden: the whole int8 model in TFLite's reference kernels, on this PC."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_firmware.reference import ReferenceModel
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from disco_firmware.bundle import Bundle
+    from disco_firmware.manifest import Manifest
+
+Int8Array = npt.NDArray[np.int8]
+
+
+class Golden:
+    """Runs reference.tflite."""
+
+    def __init__(self, bundle: Bundle, *, keep_tensors: bool = False) -> None:
+        """Loads the model; `keep_tensors` makes `checksum` possible.
+
+        Raises:
+            DiscoError: TFLite does not take the file, or answers differently from what made the bundle.
+        """
+        self._manifest: Manifest = bundle.manifest
+        self._model = ReferenceModel(
+            bundle.reference.read_bytes(), str(bundle.reference), observe=keep_tensors
+        )
+        self._check(bundle)
+
+    def run(self, sample: Int8Array) -> tuple[Int8Array, ...]:
+        """The model's outputs for one input [1, ...] or [...], in the order of the manifest."""
+        shape = self._manifest.tensor(self._manifest.input).shape
+        self._model.run([sample.reshape(shape)])
+        # The runtime's order of the outputs need not be that of the bundle: addressed by index.
+        return tuple(
+            self._model.tensor(self._manifest.tensor(name).index) for name in self._manifest.outputs
+        )
+
+    def checksum(self, tensor: str, channels: tuple[int, ...]) -> int:
+        """CRC-32 of some channels [h][w][channels] of any tensor in the last run."""
+        values = self._model.tensor(self._manifest.tensor(tensor).index)
+        return zlib.crc32(np.ascontiguousarray(values[..., list(channels)]).tobytes())
+
+    def _check(self, bundle: Bundle) -> None:
+        """This PC's reference kernels must answer as the exporter's did, or it cannot judge."""
+        sample = np.load(bundle.vector_inputs)[0]
+        for output, values in enumerate(self.run(sample)):
+            expected = np.load(bundle.vector_outputs(output))[0]
+            if not np.array_equal(values.ravel(), expected.ravel()):
+                raise DiscoError(
+                    "the TFLite reference kernels of this Python answer differently from those "
+                    f"that made the bundle (self-check 0, output {output}): install the TFLite "
+                    "runtime that disco-edge asks for (pip install --force-reinstall disco-edge)"
+                )

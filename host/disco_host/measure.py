@@ -1,0 +1,113 @@
+"""From the captures of the measured inferences to the figures of a run."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from disco_host.results import LinkResult, NodeResult, OpResult
+from disco_host.stats import summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disco_firmware.manifest import Manifest, NodeOp
+    from disco_host.capture import InferenceCapture, NodeCapture
+    from disco_host.session import NodeFacts
+
+
+def node_results(
+    manifest: Manifest, facts: Sequence[NodeFacts], captures: Sequence[InferenceCapture]
+) -> tuple[NodeResult, ...]:
+    """One result per node; `captures` are the measured inferences, at least one."""
+    return tuple(
+        _node_result(manifest, fact, [capture.nodes[fact.node] for capture in captures])
+        for fact in facts
+    )
+
+
+def _node_result(
+    manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture]
+) -> NodeResult:
+    return NodeResult(
+        node=fact.node,
+        board=fact.board,
+        core=fact.core,
+        unit=fact.unit,
+        ticks_per_second=fact.ticks_per_second,
+        resolution_ticks=fact.resolution_ticks,
+        total=summarise([capture.end - capture.start for capture in captures]),
+        compute=summarise([sum(op.compute for op in capture.ops) for capture in captures]),
+        wait=summarise([sum(op.wait for op in capture.ops) for capture in captures]),
+        send=summarise([sum(op.send for op in capture.ops) for capture in captures]),
+        ops=tuple(
+            OpResult(
+                name=op.name,
+                kind=op.kind,
+                macs_dense=dense_macs(manifest, op),
+                macs_executed=op.macs_executed,
+                compute=summarise([capture.ops[place].compute for capture in captures]),
+                wait=summarise([capture.ops[place].wait for capture in captures]),
+                send=summarise([capture.ops[place].send for capture in captures]),
+                bytes_sent=op.bytes_sent,
+            )
+            for place, op in enumerate(manifest.programs[fact.node].ops)
+        ),
+    )
+
+
+def dense_macs(manifest: Manifest, op: NodeOp) -> int:
+    """The node's share of the op's dense MACs: all input channels, its own output channels.
+
+    0 for ops that the exporter added (gathers): the whole model does not have them.
+    """
+    for info in manifest.ops:
+        if info.name == op.name:
+            channels = manifest.tensor(info.output).shape[-1]
+            return math.ceil(info.macs_dense * len(op.channels) / channels)
+    return 0
+
+
+def link_results(
+    manifest: Manifest,
+    captures: Sequence[InferenceCapture],
+    before: InferenceCapture | None,
+) -> tuple[LinkResult, ...]:
+    """One result per ordered pair of nodes, also where nothing is sent.
+
+    Args:
+        manifest: Of the bundle.
+        captures: The measured inferences, at least one.
+        before: The last warm-up inference: retransmissions are counted from there on.
+    """
+    return tuple(
+        LinkResult(
+            sender=sender,
+            receiver=receiver,
+            bytes=sum(_routes(manifest, c, sender, receiver)[0] for c in captures),
+            frames=sum(_routes(manifest, c, sender, receiver)[1] for c in captures),
+            retransmissions=_routes(manifest, captures[-1], sender, receiver)[2]
+            - (_routes(manifest, before, sender, receiver)[2] if before else 0),
+        )
+        for sender in range(manifest.nodes)
+        for receiver in range(manifest.nodes)
+        if sender != receiver
+    )
+
+
+def _routes(
+    manifest: Manifest, capture: InferenceCapture, sender: int, receiver: int
+) -> tuple[int, int, int]:
+    """Payload bytes and frames of one inference, and retransmissions since the session began."""
+    records = [
+        record
+        for send, record in zip(
+            manifest.programs[sender].sends, capture.nodes[sender].routes, strict=True
+        )
+        if send.receiver == receiver
+    ]
+    return (
+        sum(record.payload_bytes for record in records),
+        sum(record.frames for record in records),
+        max((record.retransmitted for record in records), default=0),
+    )

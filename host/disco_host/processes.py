@@ -1,0 +1,121 @@
+"""Child processes that never outlive us: boards and nodes that a run starts itself."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+GRACE_S = 1.0
+"""From SIGTERM to SIGKILL, and how long a broken line waits for its process's exit code."""
+LOG_LINES = 8
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class ChildProcess:
+    """A running program with its output in a file.
+
+    It gets a session of its own, so that the terminal's Ctrl-C reaches only us and the whole group
+    can be ended; and the kernel kills it when we die in any way.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path, inherited: Sequence[int] = ()) -> None:
+        """Starts `command`; `inherited` are the descriptors it may use.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        self.command = tuple(command)
+        self.log = log
+        with log.open("wb") as output:
+            output.write(f"$ {shlex.join(command)}\n".encode())
+            output.flush()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=tuple(inherited),
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process number, which is also that of its group."""
+        return self._process.pid
+
+    def running(self) -> bool:
+        """False once it has ended."""
+        return self._process.poll() is None
+
+    def epitaph(self, patience_s: float = GRACE_S) -> str | None:
+        """How it ended and its last words, None while it runs on for a while."""
+        try:
+            code = self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            return None
+        program = Path(self.command[0]).name
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        return f"{program} {how}{self._last_words()}"
+
+    def stop(self) -> None:
+        """Ends the process and its group; a second call does nothing."""
+        if self._process.returncode is not None:  # its number may belong to others by now
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+                return
+        self._process.wait()
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
+        return ": " + " | ".join(lines[-LOG_LINES:]) if lines else " without a word"
+
+
+def stop_all(children: Sequence[ChildProcess]) -> None:
+    """Ends all of them at once rather than one after the other."""
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+    for child in children:
+        child.stop()
+
+
+def missing_program(program: str, package: str, purpose: str) -> DiscoError:
+    """The error for a program that is not installed."""
+    return DiscoError(
+        f"{program} is not installed, it is needed to {purpose}: sudo apt install {package}"
+    )
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """Runs in the child between fork and exec: asks the kernel for SIGKILL when our thread ends."""
+
+    def prepare() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:  # we died before the call
+            os._exit(1)
+
+    return prepare
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

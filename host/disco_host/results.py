@@ -1,0 +1,131 @@
+"""What a run gives back: plain values that the report, the JSON file and the trace are made from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from disco_host.stats import Summary
+
+RESULT_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class OpResult:
+    """One op of one node over all measured inferences; counts in the node's unit."""
+
+    name: str
+    kind: str
+    macs_dense: int
+    """Multiplications of the op's share on this node if no sub-row were pruned."""
+    macs_executed: int
+    compute: Summary
+    """Inside the kernels, interrupts taken out."""
+    wait: Summary
+    """Blocked on received rows or on a full line."""
+    send: Summary
+    """Packing and protocol work."""
+    bytes_sent: int
+    """Payload bytes of the op's output that leave the node in one inference."""
+
+
+@dataclass(frozen=True)
+class NodeResult:
+    """One node over all measured inferences; counts in `unit`."""
+
+    node: int
+    board: str
+    core: str
+    unit: str
+    """"instructions", "cycles" or "ns"."""
+    ticks_per_second: int
+    """Nominal rate of the node's counter; 0 where there is none."""
+    resolution_ticks: int
+    total: Summary
+    """From the start of a run to its end on the node."""
+    compute: Summary
+    wait: Summary
+    send: Summary
+    ops: tuple[OpResult, ...]
+
+
+@dataclass(frozen=True)
+class LinkResult:
+    """One direction between two nodes, over all measured inferences."""
+
+    sender: int
+    receiver: int
+    bytes: int
+    """Payload."""
+    frames: int
+    """First transmissions."""
+    retransmissions: int
+    """Frames sent again. 0 where the sender has no channels for the receiver: only routes report."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first place where the boards and the golden disagree."""
+
+    inference: int
+    """1-based, warm-up included."""
+    input_index: int
+    """Which of the inputs it was, 0-based."""
+    output: int
+    """Index of the model output; -1 where only tensors inside of the network differ."""
+    node: int
+    """Who sent the value."""
+    position: tuple[int, ...]
+    """Index into the output tensor."""
+    expected: int
+    got: int
+    differing: int
+    """How many values of this output differ in this inference."""
+    values: int
+    """How many values the node sent of it."""
+    op: str | None
+    """The first op whose own output channels differ (`--check tensors` only)."""
+    op_node: int | None
+    """On which node."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of one `disco-run`."""
+
+    bundle_id: str
+    model: str
+    boards: str
+    """"emulated", "posix" or "cluster"."""
+    nodes: tuple[NodeResult, ...]
+    links: tuple[LinkResult, ...]
+    host_round_trip_ms: Summary
+    """From the first input byte sent to the last node's DONE, on the host's clock; measured ones only."""
+    inferences: int
+    """Measured ones."""
+    warmup: int
+    """Run and checked before the measured ones."""
+    mismatches: int
+    """Inferences, warm-up included, of which any checked value differed."""
+    bit_exact: bool
+    checked: str
+    """"outputs" or "tensors"."""
+    first_difference: Difference | None
+    accuracy: float | None
+    """Share of the inputs whose largest output is the label; None without labels."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, dicts, strings and numbers; the links' ends are called `from` and `to`."""
+        data: dict[str, Any] = {"schema": RESULT_SCHEMA, **asdict(self)}
+        data["links"] = [
+            {
+                "from": link.sender,
+                "to": link.receiver,
+                "bytes": link.bytes,
+                "frames": link.frames,
+                "retransmissions": link.retransmissions,
+            }
+            for link in self.links
+        ]
+        return data
