@@ -245,8 +245,8 @@ def _to_int8(path: Path, keras: Any, samples: FloatArray) -> bytes:
         return bytes(converter.convert())
     except Exception as error:  # ConverterError, RuntimeError or ValueError
         raise DiscoError(
-            f"the int8 converter cannot take {_int8_culprit(path, str(error))} ({_summary(error)}): "
-            "replace it in the network by operators that have an int8 form"
+            f"the int8 converter cannot take {_int8_culprit(path, str(error))} "
+            f"({_summary(error)}): replace it in the network by operators that have an int8 form"
         ) from error
 
 
@@ -270,13 +270,13 @@ def _check_all_int8(tflite: bytes) -> None:
     } - {"DEQUANTIZE", "QUANTIZE"}
     if culprits:
         raise DiscoError(
-            f"{', '.join(sorted(culprits))} has no int8 form in TFLite and would run in float: replace "
-            "it in the network by operators that have an int8 form"
+            f"{', '.join(sorted(culprits))} has no int8 form in TFLite and would run in float: "
+            "replace it in the network by operators that have an int8 form"
         )
 
 
 def _int8_culprit(path: Path, message: str) -> str:
-    """The operators that a converter error names, with their nodes where the ONNX name is the same."""
+    """The operators that a converter error names, with their nodes where ONNX uses the name."""
     patterns = (
         r"not (?:yet )?supported for op: '?([\w.]+)",
         r"'([\w.]+)' op is neither a custom op nor a flex op",
