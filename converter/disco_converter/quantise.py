@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_converter.calibration import FloatArray, check_calibration
+from disco_converter.conversion_errors import (
+    describe_node,
+    int8_culprit,
+    node_text,
+    summary,
+)
 from disco_converter.onnx_model import (
     OnnxInput,
     check_input,
@@ -126,10 +131,7 @@ def _run_child(work: Path, model: Path) -> None:
     if failure.is_file():
         raise DiscoError(f"{model}: {failure.read_text()}")
     tail = (work / _LOG).read_text(errors="replace").strip().splitlines()[-5:]
-    raise DiscoError(
-        f"{model}: the TFLite converter ended with status {status}; its last lines: "
-        + " | ".join(tail)
-    )
+    raise DiscoError(f"{model}: the TFLite converter ended with status {status}; its last lines: " + " | ".join(tail))
 
 
 # --- Everything below runs in the child process. ---
@@ -191,10 +193,8 @@ def _to_keras(work: Path, job: _Job, samples: FloatArray) -> Any:
             verbosity="error",
         )
     except (Exception, SystemExit) as error:  # it raises whatever its operators raise
-        node = _describe_node(work / _MODEL, getattr(error, "onnx_op_name", None))
-        raise DiscoError(
-            f"onnx2tf cannot convert {node} ({_summary(error)}): replace it in the network"
-        ) from error
+        node = describe_node(work / _MODEL, getattr(error, "onnx_op_name", None))
+        raise DiscoError(f"onnx2tf cannot convert {node} ({summary(error)}): replace it in the network") from error
     found = tuple(keras.inputs[0].shape)
     if found != tuple(job.input_shape):
         raise DiscoError(
@@ -211,14 +211,13 @@ def _check_operators(path: Path) -> None:
     import onnx
 
     unknown = [
-        _node_text(node)
+        node_text(node)
         for node in onnx.load(str(path)).graph.node
         if importlib.util.find_spec(f"onnx2tf.ops.{node.op_type}") is None
     ]
     if unknown:
         raise DiscoError(
-            f"operators that cannot be converted to TFLite: {', '.join(unknown)}; replace them in "
-            "the network"
+            f"operators that cannot be converted to TFLite: {', '.join(unknown)}; replace them in the network"
         )
 
 
@@ -245,8 +244,8 @@ def _to_int8(path: Path, keras: Any, samples: FloatArray) -> bytes:
         return bytes(converter.convert())
     except Exception as error:  # ConverterError, RuntimeError or ValueError
         raise DiscoError(
-            f"the int8 converter cannot take {_int8_culprit(path, str(error))} "
-            f"({_summary(error)}): replace it in the network by operators that have an int8 form"
+            f"the int8 converter cannot take {int8_culprit(path, str(error))} "
+            f"({summary(error)}): replace it in the network by operators that have an int8 form"
         ) from error
 
 
@@ -258,11 +257,7 @@ def _check_all_int8(tflite: bytes) -> None:
     import tensorflow as tf
 
     interpreter = tf.lite.Interpreter(model_content=tflite)
-    floats = {
-        tensor["index"]
-        for tensor in interpreter.get_tensor_details()
-        if tensor["dtype"] == np.float32
-    }
+    floats = {tensor["index"] for tensor in interpreter.get_tensor_details() if tensor["dtype"] == np.float32}
     culprits = {
         operator["op_name"]
         for operator in interpreter._get_ops_details()  # noqa: SLF001 - no public way to list them
@@ -273,47 +268,6 @@ def _check_all_int8(tflite: bytes) -> None:
             f"{', '.join(sorted(culprits))} has no int8 form in TFLite and would run in float: "
             "replace it in the network by operators that have an int8 form"
         )
-
-
-def _int8_culprit(path: Path, message: str) -> str:
-    """The operators that a converter error names, with their nodes where ONNX uses the name."""
-    patterns = (
-        r"not (?:yet )?supported for op: '?([\w.]+)",
-        r"'([\w.]+)' op is neither a custom op nor a flex op",
-        r"(?:TF Select|Flex|Custom) ops: ([\w, ]+)",
-    )
-    import onnx
-
-    for pattern in patterns:
-        names = sorted({name.removeprefix("tf.") for name in re.findall(pattern, message)})
-        if names:
-            nodes = [n for n in onnx.load(str(path)).graph.node if n.op_type in names]
-            return "operator " + ", ".join([_node_text(node) for node in nodes] or names)
-    return "an operator of this network"
-
-
-def _describe_node(path: Path, name: str | None) -> str:
-    """'Gelu /block/gelu' for a node name of onnx2tf, which prefixes and cleans names."""
-    import onnx
-
-    for node in onnx.load(str(path)).graph.node:
-        if name and node.name.replace(":", "__") == re.sub(r"^wa/", "/", name):
-            return "operator " + _node_text(node)
-    return f"operator {name}" if name else "the network"
-
-
-def _node_text(node: Any) -> str:
-    place = node.name or (node.output[0] if node.output else "unnamed")
-    return f"{node.op_type} (node '{place}')"
-
-
-def _summary(error: BaseException) -> str:
-    """The first line of an error that says something, without colour codes and source positions."""
-    text = re.sub(r"\x1b\[\d+m", "", str(error)).strip()
-    reason = re.search(r"\berror: (.+)", text)
-    lines = text.splitlines()
-    line = reason[1] if reason else lines[0] if lines else type(error).__name__
-    return line if len(line) <= 160 else line[:157] + "..."
 
 
 if __name__ == "__main__":
