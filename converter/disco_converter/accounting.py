@@ -12,7 +12,7 @@ from disco_converter.partition import Exchange, NodeSlice, Partition, SlicedOp
 
 
 def dense_macs(graph: g.Graph, op: g.Op) -> int:
-    """Multiply-accumulates of one op of the whole model, zero weights and padding included; 0 for ops without weights."""
+    """Multiply-accumulates of one op of the whole model, zero weights included; 0 for ops without weights."""
     return _macs(op.params, graph.tensors[op.output])
 
 
@@ -77,9 +77,7 @@ def sent_bytes(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
 
 def received_channels(slice_: NodeSlice, op: SlicedOp) -> int:
     """Halo channels that the op reads."""
-    return sum(
-        max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands
-    )
+    return sum(max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands)
 
 
 def weight_bytes(op: SlicedOp) -> int:

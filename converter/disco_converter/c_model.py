@@ -174,7 +174,8 @@ class _Lowering:
         name = f"{identifier(op.name)}_operands"
         operands = ", ".join(f"{{{self._index(o.buffer)}, {len(o.channels)}}}" for o in op.operands)
         output = self._partition.graph.tensors[op.source.output]
-        text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {len(self._slice.buffers[op.output].own)} channels"
+        own = len(self._slice.buffers[op.output].own)
+        text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {own} channels"
         fields: dict[str, object] = {
             "kind": kind,
             "inputs": name,
@@ -195,7 +196,9 @@ class _Lowering:
             first = {"first_send": len(links.sends), "send_count": len(sends)}
             first |= {"first_receive": len(links.receives), "receive_count": len(halo)}
             links.of_tensor[exchange.tensor] = first
-            links.sends += [self._send(exchange.index, exchange.tensor, receiver, channels) for receiver, channels in sends]
+            links.sends += [
+                self._send(exchange.index, exchange.tensor, receiver, channels) for receiver, channels in sends
+            ]
             links.receives += self._receives(exchange.index, exchange.tensor, opened.get(exchange.tensor, 0), halo)
         return links
 
@@ -203,7 +206,9 @@ class _Lowering:
         own = self._slice.buffers[tensor].own
         positions = [own.index(channel) for channel in channels]
         name = f"sent_{exchange}_to_{receiver}"
-        self._arrays.append(CArray.of("uint16_t", name, f"Positions sent to node {receiver} in exchange {exchange}", positions))
+        self._arrays.append(
+            CArray.of("uint16_t", name, f"Positions sent to node {receiver} in exchange {exchange}", positions)
+        )
         return initialiser(
             {
                 "exchange": exchange,
@@ -216,7 +221,9 @@ class _Lowering:
             }
         )
 
-    def _receives(self, exchange: int, tensor: str, open_op: int, halo: Sequence[tuple[int, Sequence[int]]]) -> list[str]:
+    def _receives(
+        self, exchange: int, tensor: str, open_op: int, halo: Sequence[tuple[int, Sequence[int]]]
+    ) -> list[str]:
         result = []
         position = len(self._slice.buffers[tensor].own) if halo else 0
         for sender, channels in halo:
@@ -240,8 +247,11 @@ class _Lowering:
                 if node in (sender, receiver):
                     towards = f"to_{receiver}" if sender == node else f"from_{sender}"
                     name = f"disco_exchange_{exchange.index}_{towards}"
-                    text = f"{'to' if sender == node else 'from'} node {receiver if sender == node else sender}, tensor {exchange.tensor}"
-                    routes.append(CRoute(exchange.index, comment(text), name, name.upper(), len(channels), array_body(channels)))
+                    direction, other = ("to", receiver) if sender == node else ("from", sender)
+                    text = f"{direction} node {other}, tensor {exchange.tensor}"
+                    routes.append(
+                        CRoute(exchange.index, comment(text), name, name.upper(), len(channels), array_body(channels))
+                    )
         return routes
 
 

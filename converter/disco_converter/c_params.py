@@ -75,7 +75,9 @@ class OpLowering:
             fields |= {"input_channel": "NULL", "depth_multiplier": params.multiplier}
             return "DISCO_OP_DEPTHWISE_CONV_2D", self._structure(op, "disco_depthwise_conv2d_t", fields)
         if isinstance(params, g.FullyConnected):
-            return "DISCO_OP_FULLY_CONNECTED", self._structure(op, "disco_fully_connected_t", self._fully_connected(op, params))
+            return "DISCO_OP_FULLY_CONNECTED", self._structure(
+                op, "disco_fully_connected_t", self._fully_connected(op, params)
+            )
         if isinstance(params, g.Reshape):
             return "DISCO_OP_RESHAPE", "NULL"
         if isinstance(params, g.Concatenation):
@@ -91,7 +93,11 @@ class OpLowering:
         if isinstance(params, g.Mean):
             return "DISCO_OP_MEAN", self._structure(op, "disco_mean_t", self._mean(op))
         if isinstance(params, g.Pad):
-            fields = {"pad_top": params.padding.top, "pad_left": params.padding.left, "value": params.value}
+            fields: dict[str, object] = {
+                "pad_top": params.padding.top,
+                "pad_left": params.padding.left,
+                "value": params.value,
+            }
             return "DISCO_OP_PAD", self._structure(op, "disco_pad_t", fields)
         if isinstance(params, g.Activation):
             return "DISCO_OP_RELU", self._structure(op, "disco_relu_t", self._relu(op, params))
@@ -121,7 +127,9 @@ class OpLowering:
 
     def _filter(self, op: SlicedOp, filter_: g.Filter, layout: str) -> dict[str, object]:
         shape = list(filter_.weights.shape)
-        weights = self._array(op, "int8_t", "weights", f"weights {layout} {shape}", filter_.weights.reshape(-1).tolist())
+        weights = self._array(
+            op, "int8_t", "weights", f"weights {layout} {shape}", filter_.weights.reshape(-1).tolist()
+        )
         bias = "NULL"
         if filter_.bias is not None:
             bias = self._array(op, "int32_t", "bias", "bias", filter_.bias.tolist())
@@ -208,13 +216,19 @@ class OpLowering:
 
     def _softmax(self, op: SlicedOp, params: g.Softmax) -> dict[str, object]:
         values = quantisation.softmax_parameters(self._input(op).scale, params.beta)
-        return {"multiplier": values.multiplier.multiplier, "shift": values.multiplier.shift, "diff_min": values.diff_min}
+        return {
+            "multiplier": values.multiplier.multiplier,
+            "shift": values.multiplier.shift,
+            "diff_min": values.diff_min,
+        }
 
     def _concatenation(self, op: SlicedOp) -> str:
         name = f"{identifier(op.name)}_params"
         starts = np.cumsum([0, *(len(operand.channels) for operand in op.operands[:-1])]).tolist()
         items = tuple(initialiser({"first_channel": start}) for start in starts)
-        self.parameter_arrays.append(CParameterArray("disco_copy_channels_t", name, comment(f"{op.name}: {op.kind}"), items))
+        self.parameter_arrays.append(
+            CParameterArray("disco_copy_channels_t", name, comment(f"{op.name}: {op.kind}"), items)
+        )
         return name
 
 

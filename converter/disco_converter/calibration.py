@@ -37,9 +37,7 @@ def load_calibration(path: Path, shape: tuple[int, ...]) -> FloatArray:
             f"calibration file {path} is not a readable .npy ({error}): write it with numpy.save"
         ) from error
     if not isinstance(array, np.ndarray):
-        raise DiscoError(
-            f"calibration file {path} holds several arrays: give a .npy file with one array"
-        )
+        raise DiscoError(f"calibration file {path} holds several arrays: give a .npy file with one array")
     return check_calibration(array, shape)
 
 
@@ -98,7 +96,4 @@ def _check_shape(found: tuple[int, ...], shape: tuple[int, ...]) -> None:
             f"calibration data {list(found)} is channels first (NCHW), it must be channels last "
             f"(NHWC) {wanted}: use array.transpose{order}"
         )
-    raise DiscoError(
-        f"calibration data is {list(found)}, the model's input needs {wanted}: use inputs of that "
-        "size"
-    )
+    raise DiscoError(f"calibration data is {list(found)}, the model's input needs {wanted}: use inputs of that size")

@@ -22,7 +22,8 @@ from disco_targets.errors import exit_code
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
   disco-export model_int8.tflite --nodes 3 --target posix -o bundle
-  disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single   (the single-board baseline)
+  disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single   (the single-board
+  baseline)
 """
 
 
@@ -44,14 +45,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(summary(result), indent=1) + "\n", encoding="utf-8")
         print_report(result, Console())
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (exit_code raises what is no DiscoError again)
         code = exit_code(error)
-        errors.print(f"disco-export: {error or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"disco-export: {str(error) or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
         return code
     return 0
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
@@ -64,7 +65,9 @@ class _Bars:
     @contextmanager
     def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal) as progress:
+        with Progress(
+            *columns, console=self._console, transient=True, disable=not self._console.is_terminal
+        ) as progress:
             task = progress.add_task(text, total=total)
             yield lambda: progress.advance(task)
 
@@ -72,21 +75,36 @@ class _Bars:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="disco-export",
-        description="Quantise a model once, cut it into one slice per node, prove the slices bit-exact and write a bundle.",
+        description="Quantise a model once, cut it into a slice per node, prove them bit-exact, write a bundle.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", type=Path, metavar="MODEL", help="float .onnx with a static batch of 1, or a full-int8 .tflite")
-    parser.add_argument("--nodes", type=int, required=True, metavar="N", help="number of boards; 1 is the single-board baseline")
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="float .onnx with a static batch of 1, or a full-int8 .tflite"
+    )
+    parser.add_argument(
+        "--nodes", type=int, required=True, metavar="N", help="number of boards; 1 is the single-board baseline"
+    )
     parser.add_argument(
         "--target",
         required=True,
         metavar="BOARD[,BOARD...]",
         help=f"one board for all nodes or one for each; known: {', '.join(known_boards())}",
     )
-    parser.add_argument("--calibration", type=Path, metavar="FILE.npy", help="float32 inputs [n,h,w,c], channels last; needed for .onnx")
-    parser.add_argument("--test-inputs", type=Path, metavar="FILE.npy", help="more inputs for the proof, float32 or int8")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where the bundle goes; an old bundle there is replaced")
+    parser.add_argument(
+        "--calibration", type=Path, metavar="FILE.npy", help="float32 inputs [n,h,w,c], channels last; needed for .onnx"
+    )
+    parser.add_argument(
+        "--test-inputs", type=Path, metavar="FILE.npy", help="more inputs for the proof, float32 or int8"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the bundle goes; an old bundle there is replaced",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the totals as JSON")
     return parser
 

@@ -12,7 +12,11 @@ from disco_firmware import manifest as m
 
 
 def manifest_of(
-    cut: Partition, plans: tuple[MemoryPlan, ...], sources: tuple[ModelSource, ...], model_sha256: str, reference_sha256: str
+    cut: Partition,
+    plans: tuple[MemoryPlan, ...],
+    sources: tuple[ModelSource, ...],
+    model_sha256: str,
+    reference_sha256: str,
 ) -> m.Manifest:
     """The manifest of a bundle that holds these slices."""
     return m.Manifest(
@@ -61,7 +65,9 @@ def _exchange(cut: Partition, index: int) -> m.Exchange:
 
 def _program(cut: Partition, slice_: NodeSlice, plan: MemoryPlan, source: ModelSource) -> m.NodeProgram:
     sends = tuple(
-        m.NodeSend(exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver))
+        m.NodeSend(
+            exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver)
+        )
         for exchange in cut.exchanges
         for sender, receiver in sorted(exchange.routes)
         if sender == slice_.node

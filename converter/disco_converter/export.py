@@ -38,7 +38,7 @@ from disco_targets.errors import DiscoError, UsageError
 VECTORS = 8
 """Self-check inputs kept in the bundle."""
 RANDOM_INPUTS = 8
-"""Inputs over the full int8 range that are always proved beside the given ones: they saturate what real data does not."""
+"""Inputs over the full int8 range, always proved beside the given ones: they saturate what real data does not."""
 
 
 class Progress(Protocol):
@@ -52,7 +52,8 @@ class Silent:
     """Shows nothing."""
 
     @contextmanager
-    def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+    def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:  # noqa: ARG002
+        """Nothing."""
         yield lambda: None
 
 
@@ -111,13 +112,16 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
     if config.nodes < 1:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
     if len(config.targets) not in (1, config.nodes):
-        raise UsageError(f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each")
+        raise UsageError(
+            f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each"
+        )
     names = config.targets * config.nodes if len(config.targets) == 1 else config.targets
     boards = tuple(load_board(name) for name in names)
     for board in boards:
         if board.max_nodes is not None and config.nodes > board.max_nodes:
             raise DiscoError(
-                f"{config.nodes} nodes: {board.name} has lines to {board.max_nodes - 1} peers, so it can be one of at most {board.max_nodes} nodes"
+                f"{config.nodes} nodes: {board.name} has lines to {board.max_nodes - 1} peers, so it can be one of "
+                f"at most {board.max_nodes} nodes"
             )
     return boards
 
@@ -131,7 +135,9 @@ def _int8_model(config: ExportConfig, progress: Progress) -> tuple[bytes, str]:
     if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
         return raw, digest
     if config.calibration is None:
-        raise UsageError("an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken")
+        raise UsageError(
+            "an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken"
+        )
     shape = check_input(load_onnx(config.model), config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
@@ -197,5 +203,3 @@ def _write_node(folder: Path, stage_files: tuple[SliceFile, ...], source: ModelS
         (folder / "stages" / f"stage{file.stage.index:02d}.tflite").write_bytes(file.content)
     for name in ("disco_model.c", "disco_model.h", "disco_channels.h"):
         (folder / name).write_text(render(f"{name}.j2", source), encoding="utf-8")
-
-

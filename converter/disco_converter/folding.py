@@ -1,7 +1,9 @@
-"""Removes what only moves data: PAD into the convolution behind it, TRANSPOSE to NCHW into the RESHAPE or MEAN behind it.
+"""Removes what only moves data: PAD in front of a convolution, TRANSPOSE to NCHW in front of a RESHAPE or MEAN.
 
-Both are exact. A PAD pads with the zero point of its input, and a convolution sees that as 0. A converter that comes from NCHW
-puts TRANSPOSE(0,3,1,2) in front of a flatten; the flattened tensor is kept in NHWC order on the nodes instead, and its channels
+Both are exact. A PAD pads with the zero point of its input, and a convolution sees that as 0. A converter that comes
+from NCHW
+puts TRANSPOSE(0,3,1,2) in front of a flatten; the flattened tensor is kept in NHWC order on the nodes instead, and
+its channels
 are numbered as in the model.
 """
 
@@ -44,7 +46,8 @@ def _pads_zero_point(graph: g.Graph, pad: g.Op) -> bool:
 
 
 def _absorb(op: g.Op, pad: g.Op) -> g.Op:
-    assert isinstance(op.params, (g.Conv2D, g.DepthwiseConv2D)) and isinstance(pad.params, g.Pad)
+    assert isinstance(op.params, (g.Conv2D, g.DepthwiseConv2D))
+    assert isinstance(pad.params, g.Pad)
     window = op.params.window
     window = dataclasses.replace(window, padding=window.padding + pad.params.padding)
     params = dataclasses.replace(op.params, window=window)
@@ -72,7 +75,8 @@ def _without_transpose(graph: g.Graph, op: g.Op, transposes: dict[str, g.Op]) ->
             order = np.arange(np.prod(shape)).reshape(shape).transpose(0, 3, 1, 2).reshape(-1)
             return dataclasses.replace(op, inputs=transpose.inputs, params=g.Reshape(order))
     raise DiscoError(
-        f"{transpose.name} (axes {list(_permutation(transpose))}) is not supported: only TRANSPOSE(0, 3, 1, 2) in front of a flatten "
+        f"{transpose.name} (axes {list(_permutation(transpose))}) is not supported: only TRANSPOSE(0, 3, 1, 2) in "
+        "front of a flatten "
         "to [1, n] or a mean over height and width is"
     )
 

@@ -1,6 +1,7 @@
 """The quantised graph as the converter sees it: activations, ops, constant weights.
 
-Shapes carry the batch of 1 as in TFLite. Padding is always explicit (a PAD in front of a convolution is folded into it: it pads
+Shapes carry the batch of 1 as in TFLite. Padding is always explicit (a PAD in front of a convolution is folded into
+it: it pads
 with the zero point, and a padded element then contributes exactly 0 to the accumulator, like a skipped one).
 """
 
@@ -151,7 +152,7 @@ class Concatenation:
 
 @dataclass(frozen=True, eq=False)
 class Reshape:
-    """Same elements in the same order, or, with `order`, output element order[i] is input element i (TRANSPOSE + RESHAPE)."""
+    """Same elements in the same order; with `order` (TRANSPOSE + RESHAPE) output i is input element order[i]."""
 
     order: npt.NDArray[np.int64] | None = None
 

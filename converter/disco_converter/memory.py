@@ -8,7 +8,8 @@ from disco_converter.partition import NodeSlice, Partition
 
 ALIGNMENT = 16
 LEAD_OPS = 1
-"""A buffer for halo channels is opened this many ops before its own channels are computed, so that a peer that is a little ahead
+"""A buffer for halo channels is opened this many ops before its own channels are computed, so that a peer that is a
+little ahead
 need not wait for our permission to send."""
 
 
@@ -49,22 +50,26 @@ def plan_memory(partition: Partition, slice_: NodeSlice) -> MemoryPlan:
     lives = _lives(partition, slice_)
     offsets: dict[str, int] = {}
     for life in sorted(lives, key=lambda x: (-x.size, x.first_op, x.name)):
-        offsets[life.name] = _lowest_free(life, [(other, offsets[other.name]) for other in lives if other.name in offsets])
+        offsets[life.name] = _lowest_free(
+            life, [(other, offsets[other.name]) for other in lives if other.name in offsets]
+        )
     placements = {life.name: _placement(life, lives, offsets, len(slice_.ops)) for life in lives}
     arena = max((offsets[life.name] + life.size for life in lives), default=0)
-    live = max((sum(x.size for x in lives if x.first_op <= op <= x.last_op) for op in range(len(slice_.ops))), default=arena)
+    live = max(
+        (sum(x.size for x in lives if x.first_op <= op <= x.last_op) for op in range(len(slice_.ops))), default=arena
+    )
     return MemoryPlan(placements, arena, live)
 
 
 def buffer_bytes(partition: Partition, slice_: NodeSlice, name: str) -> int:
-    """height * width * (own + halo channels)."""
+    """Height * width * (own + halo channels)."""
     buffer = slice_.buffers[name]
     height, width = partition.graph.tensors[buffer.tensor].plane
     return height * width * len(buffer.layout)
 
 
 def open_ops(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
-    """For each buffer with halo channels: the op from whose start on peers may send into it. Rising with the exchange number."""
+    """For each buffer with halo channels: the op from whose start on peers may send into it. Rises with it."""
     result: dict[str, int] = {}
     earliest = len(slice_.ops)
     for exchange in reversed(partition.exchanges):
@@ -92,7 +97,9 @@ def _lives(partition: Partition, slice_: NodeSlice) -> list[_Life]:
             continue
         first = min([opened.get(name, last), *written, *([0] if name == partition.graph.input else [])])
         kept = name in partition.graph.outputs and bool(slice_.buffers[name].own)
-        lives.append(_Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read])))
+        lives.append(
+            _Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
+        )
     return lives
 
 

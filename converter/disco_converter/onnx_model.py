@@ -67,9 +67,7 @@ def load_onnx(path: Path) -> Any:
         model = onnx.load(str(path))
         onnx.checker.check_model(model)
     except (decode_error, onnx.checker.ValidationError, OSError, ValueError) as error:
-        raise DiscoError(
-            f"model file {path} is corrupt or not ONNX ({_first_line(error)}): export it again"
-        ) from error
+        raise DiscoError(f"model file {path} is corrupt or not ONNX ({_first_line(error)}): export it again") from error
     if not model.graph.node:
         raise DiscoError(f"model file {path} holds no operators (is it empty?): export it again")
     return model
@@ -105,10 +103,7 @@ def check_input(model: Any, path: Path) -> OnnxInput:
     tensor = value.type.tensor_type
     if tensor.elem_type != onnx.TensorProto.FLOAT:
         kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
-        raise DiscoError(
-            f"input '{value.name}' of {path} is {kind}, it must be float32: export the float "
-            "network"
-        )
+        raise DiscoError(f"input '{value.name}' of {path} is {kind}, it must be float32: export the float network")
     shape = _static_shape(value.name, tensor, path)
     return OnnxInput(value.name, shape, _is_channels_first(model, value.name, len(shape)))
 
@@ -122,10 +117,7 @@ def has_rank3_dense(model: Any) -> bool:
 
     inferred = onnx.shape_inference.infer_shapes(model).graph
     constants = {tensor.name for tensor in inferred.initializer}
-    rank = {
-        value.name: len(value.type.tensor_type.shape.dim)
-        for value in (*inferred.input, *inferred.value_info)
-    }
+    rank = {value.name: len(value.type.tensor_type.shape.dim) for value in (*inferred.input, *inferred.value_info)}
     return any(
         node.op_type == "MatMul" and node.input[1] in constants and rank.get(node.input[0], 3) > 2
         for node in inferred.node
@@ -153,9 +145,7 @@ def _static_shape(name: str, tensor: Any, path: Path) -> tuple[int, ...]:
             "(sequence) or 4 (image, NCHW) are supported"
         )
     if shape[0] != 1:
-        raise DiscoError(
-            f"input '{name}' of {path} has a batch of {shape[0]}: export it with a batch of 1"
-        )
+        raise DiscoError(f"input '{name}' of {path} has a batch of {shape[0]}: export it with a batch of 1")
     return shape
 
 

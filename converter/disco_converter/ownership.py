@@ -1,4 +1,4 @@
-"""Who owns which channel: ownership travels from the input through the graph (design: a mixing op splits, a local op keeps)."""
+"""Who owns which channel: from the input through the graph, a mixing op splits ownership and a local op keeps it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def _check_nodes(graph: g.Graph, nodes: int) -> None:
         channels = graph.tensors[op.output].channels
         if isinstance(op.params, g.MIXING) and channels < nodes:
             raise DiscoError(
-                f"{nodes} nodes are more than the {channels} output channels of {op.name} ({op.output!r}): use at most {channels} nodes"
+                f"{nodes} nodes are more than the {channels} output channels of {op.name} ({op.output!r}): use at "
+                f"most {channels} nodes"
             )
 
 
@@ -110,13 +111,14 @@ def _reshaped(graph: g.Graph, op: g.Op, source: Ownership) -> Ownership:
         owners = None if source.owners is None else np.full(after[-1], source.owners[0])
         return Ownership(owners, np.arange(after[-1]))
     raise DiscoError(
-        f"{op.name} reshapes {list(before)} to {list(after)} and so cuts channels apart: only flattening to [1, n] or keeping the "
+        f"{op.name} reshapes {list(before)} to {list(after)} and so cuts channels apart: only flattening to [1, n] "
+        "or keeping the "
         "last axis can be split over several nodes"
     )
 
 
 def _flattened(before: tuple[int, ...], reshape: g.Reshape, source: Ownership) -> Ownership:
-    """Each element belongs to the owner of its channel, and keeps the order it has on a node: pixel by pixel, channels by rank."""
+    """Each element belongs to the owner of its channel and keeps its order on the node: pixel by pixel, by rank."""
     elements = np.arange(np.prod(before))
     pixel, channel = np.divmod(elements, before[-1])
     rank = pixel * (int(source.rank.max()) + 1) + source.rank[channel]

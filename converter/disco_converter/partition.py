@@ -1,7 +1,9 @@
 """Cuts the quantised graph into one slice per node, and reads off the int8 weights what must be exchanged.
 
-For every op and node there is a list of the input channels that the node needs: for a mixing op those with a weight other than 0
-towards its outputs, for a local op the channels that its outputs come from. What a node needs and another owns is transmitted,
+For every op and node there is a list of the input channels that the node needs: for a mixing op those with a weight
+other than 0
+towards its outputs, for a local op the channels that its outputs come from. What a node needs and another owns is
+transmitted,
 united over all consumers of a tensor. Nothing is taken from the pruner: a badly pruned model is slow, never wrong.
 """
 
@@ -20,7 +22,7 @@ Channels = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Buffer:
-    """One activation on one node: pixels of own channels followed by the halo, grouped by sender (channels of the whole tensor)."""
+    """One activation on one node: pixels of own channels followed by the halo (numbers of the whole tensor)."""
 
     name: str
     tensor: str
@@ -65,7 +67,7 @@ class NodeSlice:
 
 @dataclass(frozen=True)
 class Exchange:
-    """The sending of one tensor's transmitted channels: (sender, receiver) -> channels in the receiver's buffer order."""
+    """The sending of one tensor's channels: (sender, receiver) -> channels in the receiver's buffer order."""
 
     index: int
     tensor: str
@@ -103,8 +105,10 @@ def partition(graph: g.Graph, nodes: int) -> Partition:
 
 
 def needed_channels(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], position: int, node: int) -> Channels:
-    """Channels of input `position` that `node` needs for its outputs of `op`: in the order of use for local ops, without those
-    that only meet zero weights for mixing ops."""
+    """Channels of input `position` that `node` needs for its outputs of `op`: in the order of use for local ops,
+    without those
+    that only meet zero weights for mixing ops.
+    """
     outputs = np.array(ownership[op.output].own(node), np.int64)
     source = ownership[op.inputs[position]]
     if not outputs.size:
@@ -134,7 +138,9 @@ def _exchanges(graph: g.Graph, nodes: int, ownership: dict[str, Ownership]) -> t
     return tuple(result)
 
 
-def _routes(graph: g.Graph, nodes: int, ownership: dict[str, Ownership], tensor: str) -> dict[tuple[int, int], Channels]:
+def _routes(
+    graph: g.Graph, nodes: int, ownership: dict[str, Ownership], tensor: str
+) -> dict[tuple[int, int], Channels]:
     owners = ownership[tensor].owners
     if owners is None:
         return {}
@@ -156,7 +162,9 @@ def _routes(graph: g.Graph, nodes: int, ownership: dict[str, Ownership], tensor:
 def _slice(graph: g.Graph, ownership: dict[str, Ownership], exchanges: tuple[Exchange, ...], node: int) -> NodeSlice:
     buffers = {name: Buffer(name, name, ownership[name].own(node), ()) for name in graph.tensors}
     for exchange in exchanges:
-        halo = tuple((sender, channels) for (sender, receiver), channels in sorted(exchange.routes.items()) if receiver == node)
+        halo = tuple(
+            (sender, channels) for (sender, receiver), channels in sorted(exchange.routes.items()) if receiver == node
+        )
         buffers[exchange.tensor] = dataclasses.replace(buffers[exchange.tensor], halo=halo)
     ops: list[SlicedOp] = []
     for op in graph.ops:
@@ -165,7 +173,9 @@ def _slice(graph: g.Graph, ownership: dict[str, Ownership], exchanges: tuple[Exc
     return NodeSlice(node, {name: buffer for name, buffer in buffers.items() if buffer.layout}, tuple(ops))
 
 
-def _sliced(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], buffers: dict[str, Buffer], node: int) -> list[SlicedOp]:
+def _sliced(
+    graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], buffers: dict[str, Buffer], node: int
+) -> list[SlicedOp]:
     """The op on this node, behind the selections that it needs. New buffers are added to `buffers`."""
     before: list[SlicedOp] = []
     operands: list[Operand] = []
@@ -193,7 +203,9 @@ def _selection(op: g.Op, position: int, buffer: Buffer, needed: Channels) -> Sli
     name = f"select_{op.name}_{position}"
     places = {channel: place for place, channel in enumerate(buffer.layout)}
     params = g.SelectChannels(tuple(places[channel] for channel in needed))
-    return SlicedOp(op, "SELECT_CHANNELS", name, (Operand(buffer.name, buffer.layout),), f"{buffer.name}:{name}", params)
+    return SlicedOp(
+        op, "SELECT_CHANNELS", name, (Operand(buffer.name, buffer.layout),), f"{buffer.name}:{name}", params
+    )
 
 
 def _sliced_params(op: g.Op, outputs: IntArray, operands: list[Operand]) -> g.Params:

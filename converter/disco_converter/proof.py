@@ -1,4 +1,4 @@
-"""Proves on the host that the sliced network equals the whole one, bit for bit, every tensor, in TFLite's reference kernels."""
+"""Proves on the host that the sliced network equals the whole one, bit for bit, in TFLite's reference kernels."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class _Chain:
 
     def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, SlicedName], g.Int8Array]]:
         """Yields (node, (buffer, op name), own channels of its output) for every op."""
-        values: list[dict[str, g.Int8Array]] = [{self._partition.graph.input: sample} for _ in range(self._partition.nodes)]
+        values: list[dict[str, g.Int8Array]] = [
+            {self._partition.graph.input: sample} for _ in range(self._partition.nodes)
+        ]
         for stage, model in self._stages:
             slice_ = self._partition.slices[stage.node]
             model.run([np.ascontiguousarray(self._operand(values, slice_, operand)) for operand in stage.inputs])
@@ -86,14 +88,16 @@ class _Chain:
                 yield stage.node, (op.output, op.name), value
 
     def _operand(self, values: list[dict[str, g.Int8Array]], slice_: NodeSlice, operand: Operand) -> g.Int8Array:
-        """The own channels that the node computed, then the halo channels, taken from those that their owners computed."""
+        """The own channels that the node computed, then the halo channels that their owners computed."""
         buffer = slice_.buffers[operand.buffer]
         parts = [values[slice_.node][operand.buffer]] if buffer.own else []
         if len(operand.channels) > len(buffer.own):
             parts += [self._received(values, buffer.tensor, sender, channels) for sender, channels in buffer.halo]
         return np.concatenate(parts, axis=-1)[..., : len(operand.channels)]
 
-    def _received(self, values: list[dict[str, g.Int8Array]], tensor: str, sender: int, channels: tuple[int, ...]) -> g.Int8Array:
+    def _received(
+        self, values: list[dict[str, g.Int8Array]], tensor: str, sender: int, channels: tuple[int, ...]
+    ) -> g.Int8Array:
         own = self._partition.slices[sender].buffers[tensor].own
         value: g.Int8Array = values[sender][tensor][..., [own.index(channel) for channel in channels]]
         return value
@@ -107,7 +111,12 @@ def _name(stage: Stage) -> str:
 
 
 def _compare(
-    partition: Partition, golden: dict[str, g.Int8Array], node: int, place: tuple[str, SlicedName], value: g.Int8Array, number: int
+    partition: Partition,
+    golden: dict[str, g.Int8Array],
+    node: int,
+    place: tuple[str, SlicedName],
+    value: g.Int8Array,
+    number: int,
 ) -> int:
     name, op = place
     buffer = partition.slices[node].buffers[name]
@@ -121,9 +130,14 @@ def _difference(
     tensor: str, own: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, number: int
 ) -> str:
     if expected.shape != value.shape:
-        return f"{op} on node {node} has shape {list(value.shape)}, not {list(expected.shape)}: this is a bug of disco-edge, please report it"
+        return (
+            f"{op} on node {node} has shape {list(value.shape)}, not {list(expected.shape)}: this is a bug of "
+            "disco-edge, please report it"
+        )
     first = tuple(int(i) for i in np.argwhere(expected != value)[0])
     return (
-        f"the sliced network differs from the whole one: input {number}, {op} on node {node}, tensor {tensor!r}, channel {own[first[-1]]}, "
-        f"position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is a bug of disco-edge, please report it"
+        f"the sliced network differs from the whole one: input {number}, {op} on node {node}, tensor {tensor!r}, "
+        f"channel {own[first[-1]]}, "
+        f"position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is a bug of disco-edge, "
+        "please report it"
     )

@@ -1,4 +1,4 @@
-"""What `disco-export` prints: a table per node, the exchanges, and how the nodes compare with one board that runs everything."""
+"""What `disco-export` prints: a table per node, the communication, and the totals beside the whole model's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def print_report(result: ExportResult, console: Console) -> None:
         console.print(_layer_table(manifest))
     console.print(_totals_table(result))
     console.print(
-        f"Proved on the host: {result.proof.elements} values of {result.proof.inferences} inferences, owned channels of all nodes equal to "
+        f"Proved on the host: {result.proof.elements} values of {result.proof.inferences} inferences, owned "
+        "channels of all nodes equal to "
         "the whole model in TFLite's reference kernels.",
         highlight=False,
     )
@@ -84,7 +85,9 @@ def _layer_table(manifest: Manifest) -> Table:
         table.add_column(name, justify="right")
     for op in manifest.ops:
         if op.sub_rows:
-            table.add_row(op.name, str(op.sub_rows), str(op.sub_rows_pruned), f"{100 * op.sub_rows_pruned / op.sub_rows:.1f} %")
+            table.add_row(
+                op.name, str(op.sub_rows), str(op.sub_rows_pruned), f"{100 * op.sub_rows_pruned / op.sub_rows:.1f} %"
+            )
     total, pruned = (sum(getattr(op, field) for op in manifest.ops) for field in ("sub_rows", "sub_rows_pruned"))
     if total:
         table.add_section()
@@ -97,7 +100,15 @@ def _totals_table(result: ExportResult) -> Table:
     dense = sum(op.macs_dense for op in manifest.ops)
     table = Table(title="Totals", title_justify="left")
     table.add_column("node")
-    for name in ("MACs", "of the whole model", "bytes sent / inference", "flash (estimate)", "of", "RAM (estimate)", "of"):
+    for name in (
+        "MACs",
+        "of the whole model",
+        "bytes sent / inference",
+        "flash (estimate)",
+        "of",
+        "RAM (estimate)",
+        "of",
+    ):
         table.add_column(name, justify="right")
     for program, board in zip(manifest.programs, result.boards, strict=True):
         executed = sum(op.macs_executed for op in program.ops)
@@ -108,6 +119,14 @@ def _totals_table(result: ExportResult) -> Table:
             if peer != program.node
         )
         flash, ram = (str(value) if value is not None else "-" for value in (board.flash_bytes, board.ram_bytes))
-        cells = (str(executed), share, sent or "-", str(flash_estimate(program)), flash, str(ram_estimate(manifest, program)), ram)
+        cells = (
+            str(executed),
+            share,
+            sent or "-",
+            str(flash_estimate(program)),
+            flash,
+            str(ram_estimate(manifest, program)),
+            ram,
+        )
         table.add_row(str(program.node), *cells)
     return table

@@ -40,6 +40,8 @@ def _stage(partition: Partition, slice_: NodeSlice, index: int) -> Stage:
 
 
 def _read_outside(partition: Partition, slice_: NodeSlice, index: int) -> set[str]:
-    later = {operand.buffer for op in slice_.ops if partition.stages[op.source.index] > index for operand in op.operands}
+    later = {
+        operand.buffer for op in slice_.ops if partition.stages[op.source.index] > index for operand in op.operands
+    }
     sent = {exchange.tensor for exchange in partition.exchanges}
     return later | sent | set(partition.graph.outputs)

@@ -24,7 +24,8 @@ def read_tflite(content: bytes, where: str = "model") -> g.Graph:
         where: What to call the file in messages.
 
     Raises:
-        DiscoError: Not a .tflite file, not full-int8, a dynamic shape, more than one input, or an op that is not supported
+        DiscoError: Not a .tflite file, not full-int8, a dynamic shape, more than one input, or an op that is not
+        supported
             (with its place in the graph and the list of those supported).
     """
     return _Reader(_parse(content, where), where).graph()
@@ -41,7 +42,9 @@ def _parse(content: bytes, where: str) -> Any:
     try:
         model = tflite.Model.GetRootAsModel(content, 0)
         if model.SubgraphsLength() != 1:
-            raise DiscoError(f"{where} has {model.SubgraphsLength()} subgraphs: only models without control flow can be sliced")
+            raise DiscoError(
+                f"{where} has {model.SubgraphsLength()} subgraphs: only models without control flow can be sliced"
+            )
         subgraph = model.Subgraphs(0)
         subgraph.TensorsLength(), subgraph.OperatorsLength()
     except (struct.error, IndexError, TypeError, ValueError) as error:
@@ -122,7 +125,8 @@ class _Reader:
             kind = self._subgraph.Tensors(index).Type()
             if kind != tflite.TensorType.INT8:
                 raise self.error(
-                    f"tensor {self.name(index)!r} is {_TYPE_NAMES[kind].lower()}, not int8: quantise the model to full int8 "
+                    f"tensor {self.name(index)!r} is {_TYPE_NAMES[kind].lower()}, not int8: quantise the model to "
+                    "full int8 "
                     "with int8 input and output, or give the .onnx and let disco-export quantise it"
                 )
 
@@ -149,10 +153,14 @@ class _Reader:
         self._refuse_float([index])
         shape = self.shape(index)
         if not 2 <= len(shape) <= 4 or shape[0] != 1:
-            raise self.error(f"tensor {name!r} has shape {list(shape)}: [1,c], [1,h,c] or [1,h,w,c] with a batch of 1 is needed")
+            raise self.error(
+                f"tensor {name!r} has shape {list(shape)}: [1,c], [1,h,c] or [1,h,w,c] with a batch of 1 is needed"
+            )
         signature = [int(s) for s in flat.ShapeSignatureAsNumpy()] if flat.ShapeSignatureLength() else list(shape)
         if min(signature[1:]) < 0 or min(shape) < 1:
-            raise self.error(f"tensor {name!r} has the dynamic shape {signature}: convert the model with a static batch of 1")
+            raise self.error(
+                f"tensor {name!r} has the dynamic shape {signature}: convert the model with a static batch of 1"
+            )
         if max(shape) > 0xFFFF:
             raise self.error(f"tensor {name!r} has shape {list(shape)}: at most 65535 along any axis are supported")
         quantisation = flat.Quantization()
@@ -178,7 +186,8 @@ class _Reader:
             return None
         if flat.Type() not in _NUMPY_TYPES:
             raise self.error(
-                f"constant {self.name(index)!r} is {_TYPE_NAMES[flat.Type()].lower()}, not int8 or int32: quantise the model to full int8"
+                f"constant {self.name(index)!r} is {_TYPE_NAMES[flat.Type()].lower()}, not int8 or int32: quantise "
+                "the model to full int8"
             )
         data = np.frombuffer(buffer.DataAsNumpy().tobytes(), dtype=_NUMPY_TYPES[flat.Type()])
         if data.size != int(np.prod(self.shape(index))):
@@ -197,7 +206,9 @@ class _Reader:
         if count not in (1, outputs):
             raise self.error(f"weights {self.name(index)!r} carry {count} scales for {outputs} output channels")
         if count > 1 and quantisation.QuantizedDimension() != axis:
-            raise self.error(f"weights {self.name(index)!r} are quantised along axis {quantisation.QuantizedDimension()}, not {axis}")
+            raise self.error(
+                f"weights {self.name(index)!r} are quantised along axis {quantisation.QuantizedDimension()}, not {axis}"
+            )
         if any(quantisation.ZeroPoint(i) for i in range(quantisation.ZeroPointLength())):
             raise self.error(f"weights {self.name(index)!r} have zero points other than 0")
         scales = np.array([quantisation.Scale(i) for i in range(count)], np.float32)
@@ -252,7 +263,10 @@ def _conv_2d(op: _Context) -> g.Params:
     if len(op.shape(0)) != 4 or weights.ndim != 4:
         raise op.error("needs a 4-D input and 4-D weights")
     if weights.shape[3] != channels:
-        raise op.error(f"is grouped ({channels} input channels, weights for {weights.shape[3]}): only groups = 1 and depthwise are supported")
+        raise op.error(
+            f"is grouped ({channels} input channels, weights for {weights.shape[3]}): only groups = 1 and depthwise "
+            "are supported"
+        )
     options = op.options(tflite.Conv2DOptions)
     size = (weights.shape[1], weights.shape[2])
     return g.Conv2D(
@@ -283,7 +297,9 @@ def _fully_connected(op: _Context) -> g.Params:
     if options.WeightsFormat() != tflite.FullyConnectedOptionsWeightsFormat.DEFAULT:
         raise op.error("has shuffled weights: convert the model without them")
     if weights.ndim != 2 or weights.shape[1] != op.shape(0)[-1]:
-        raise op.error(f"flattens its input {list(op.shape(0))} by itself: put a RESHAPE to [1, {weights.shape[-1]}] in front")
+        raise op.error(
+            f"flattens its input {list(op.shape(0))} by itself: put a RESHAPE to [1, {weights.shape[-1]}] in front"
+        )
     keep = bool(options.KeepNumDims())
     filter_ = _filter(op, weights.shape[0], 0, weights)
     pixels = int(np.prod(op.shape(0)[:-1]))
@@ -291,13 +307,18 @@ def _fully_connected(op: _Context) -> g.Params:
         raise op.error(f"flattens the leading axes of {list(op.shape(0))}: put a RESHAPE in front")
     if filter_.per_channel and len(op.reader.shape(op.output)) > 2:
         # tflite-runtime 2.14's reference kernel writes garbage there.
-        raise op.error("has more than two output axes and one scale per output channel: use per-tensor scales for dense layers")
+        raise op.error(
+            "has more than two output axes and one scale per output channel: use per-tensor scales for dense layers"
+        )
     return g.FullyConnected(filter_, _ACTIVATIONS[options.FusedActivationFunction()], keep)
 
 
 def _add(op: _Context) -> g.Params:
     if any(op.reader.constant(i) is not None for i in op.inputs) or op.shape(0) != op.shape(1):
-        raise op.error(f"adds {list(op.shape(0))} and {list(op.shape(1))}: two activations of one shape are needed (no broadcast, no constant)")
+        raise op.error(
+            f"adds {list(op.shape(0))} and {list(op.shape(1))}: two activations of one shape are needed (no "
+            "broadcast, no constant)"
+        )
     options = op.options(tflite.AddOptions)
     return g.Add(_ACTIVATIONS[options.FusedActivationFunction()])
 

@@ -15,7 +15,16 @@ from disco_converter.partition import NodeSlice, Operand, SlicedOp
 from disco_converter.stages import Stage, is_internal
 
 _ACTIVATION = {name: value for name, value in vars(tflite.ActivationFunctionType).items() if isinstance(value, int)}
-_VERSIONS = {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "ADD": 2, "SOFTMAX": 2, "RELU": 2, "RELU6": 2, "RESHAPE": 1}
+_VERSIONS = {
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 3,
+    "FULLY_CONNECTED": 4,
+    "ADD": 2,
+    "SOFTMAX": 2,
+    "RELU": 2,
+    "RELU6": 2,
+    "RESHAPE": 1,
+}
 
 
 def write_stage(graph: g.Graph, slice_: NodeSlice, stage: Stage) -> bytes:
@@ -53,7 +62,11 @@ class _StageWriter:
         if operand not in self._places:
             tensor = self._graph.tensors[self._slice.buffers[operand.buffer].tensor]
             quantisation = self._quantisation(np.array([tensor.scale], np.float32), tensor.zero_point, 0)
-            name = operand.buffer if len(operand.channels) == len(self._own(operand.buffer).channels) else f"{operand.buffer}+halo"
+            name = (
+                operand.buffer
+                if len(operand.channels) == len(self._own(operand.buffer).channels)
+                else f"{operand.buffer}+halo"
+            )
             self._places[operand] = self._tensor(name, self._shape(operand), tflite.TensorType.INT8, 0, quantisation)
         return self._places[operand]
 
@@ -120,7 +133,12 @@ class _StageWriter:
             assert padding is not None, "pooling has no padding of its own"
             self._operator(op, inputs, *_pool_options(params, padding))
         elif isinstance(params, g.Pad):
-            self._operator(op, [*inputs, self._paddings(op.name, params.padding), *self._pad_value(op, params)], *_empty("PadV2"), kind="PADV2")
+            self._operator(
+                op,
+                [*inputs, self._paddings(op.name, params.padding), *self._pad_value(op, params)],
+                *_empty("PadV2"),
+                kind="PADV2",
+            )
         elif isinstance(params, g.Mean):
             axes = self._constant(f"{op.name}/axes", np.array([1, 2], np.int32))
             self._operator(op, [*inputs, axes], *_options("Reducer", KeepDims=params.keep_dims))
@@ -170,10 +188,14 @@ class _StageWriter:
         quantisation = self._quantisation(np.float32(source.scale) * scales, 0, 0)
         return [weights, self._constant(f"{op.name}/bias", filter_.bias, quantisation)]
 
-    def _operator(self, op: SlicedOp, inputs: list[int], table: int, options: Callable[[Any], int], kind: str | None = None) -> None:
+    def _operator(
+        self, op: SlicedOp, inputs: list[int], table: int, options: Callable[[Any], int], kind: str | None = None
+    ) -> None:
         self._append(kind or op.kind, inputs, [self._activation(self._own(op.output))], table, options)
 
-    def _append(self, kind: str, inputs: list[int], outputs: list[int], table: int, options: Callable[[Any], int]) -> None:
+    def _append(
+        self, kind: str, inputs: list[int], outputs: list[int], table: int, options: Callable[[Any], int]
+    ) -> None:
         b = self._builder
         if kind not in self._codes:
             self._codes.append(kind)
@@ -240,7 +262,12 @@ def _implicit_padding(window: g.Window, shape: list[int]) -> int | None:
         return int(tflite.Padding.VALID)
     sides = []
     for axis in (0, 1):
-        length, kernel, stride, dilation = shape[1 + axis], window.size[axis], window.stride[axis], window.dilation[axis]
+        length, kernel, stride, dilation = (
+            shape[1 + axis],
+            window.size[axis],
+            window.stride[axis],
+            window.dilation[axis],
+        )
         total = max(0, (-(-length // stride) - 1) * stride + (kernel - 1) * dilation + 1 - length)
         sides.append((total // 2, total - total // 2))
     return int(tflite.Padding.SAME) if window.padding == g.Padding(*sides[0], *sides[1]) else None
@@ -278,7 +305,9 @@ def _convolution_options(params: g.Conv2D | g.DepthwiseConv2D, padding: int) -> 
 
 
 def _fully_connected_options(params: g.FullyConnected) -> tuple[int, Callable[[Any], int]]:
-    return _options("FullyConnected", FusedActivationFunction=_ACTIVATION[params.activation], KeepNumDims=params.keep_dims)
+    return _options(
+        "FullyConnected", FusedActivationFunction=_ACTIVATION[params.activation], KeepNumDims=params.keep_dims
+    )
 
 
 def _pool_options(params: g.Pool2D, padding: int) -> tuple[int, Callable[[Any], int]]:
@@ -302,4 +331,4 @@ def _simple_options(params: g.Params, rank: int) -> tuple[int, Callable[[Any], i
     if isinstance(params, g.Softmax):
         return _options("Softmax", Beta=params.beta)
     assert isinstance(params, g.Activation), params
-    return 0, lambda b: 0
+    return 0, lambda _builder: 0

@@ -46,7 +46,9 @@ class FirmwareImage:
         return self.data_bytes + self.bss_bytes
 
 
-def build_node(bundle: Path, node: int, *, port: str = "board", sanitize: bool = False, build_dir: Path | None = None) -> FirmwareImage:
+def build_node(
+    bundle: Path, node: int, *, port: str = "board", sanitize: bool = False, build_dir: Path | None = None
+) -> FirmwareImage:
     """Configures and builds one node; what is up to date is not built again.
 
     Args:
@@ -76,7 +78,9 @@ def build_node(bundle: Path, node: int, *, port: str = "board", sanitize: bool =
         if not (directory / "Makefile").is_file():
             _run(configure, node)
         _run(["cmake", "--build", str(directory), "--parallel", "2"], node)
-    return _measure(directory / (f"node{node}" if hosted else f"node{node}.elf"), "size" if hosted else "arm-none-eabi-size")
+    return _measure(
+        directory / (f"node{node}" if hosted else f"node{node}.elf"), "size" if hosted else "arm-none-eabi-size"
+    )
 
 
 @contextlib.contextmanager
@@ -89,16 +93,25 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _require(program: str) -> None:
     if shutil.which(program) is None:
-        raise DiscoError(f"{program} is not installed, it is needed to build firmware: sudo apt install {_PACKAGES[program]}")
+        raise DiscoError(
+            f"{program} is not installed, it is needed to build firmware: sudo apt install {_PACKAGES[program]}"
+        )
 
 
 def _run(command: list[str], node: int) -> None:
     try:
         result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=BUILD_TIMEOUT_S
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise DiscoError(f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}") from error
+        raise DiscoError(
+            f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}"
+        ) from error
     if result.returncode != 0:
         last = "\n".join(result.stdout.strip().splitlines()[-12:])
         raise DiscoError(f"building node {node} failed ({' '.join(command)}):\n{last}")

@@ -8,9 +8,51 @@ from collections.abc import Iterable, Mapping, Sequence
 LINE_WIDTH = 120
 
 _RESERVED = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if inline int long register restrict
-    return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool _Complex _Imaginary
-    asm bool true false NULL main""".split()
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "_Bool",
+        "_Complex",
+        "_Imaginary",
+        "asm",
+        "bool",
+        "true",
+        "false",
+        "NULL",
+        "main",
+    ]
 )
 
 

@@ -38,8 +38,7 @@ def load_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
     labels = _load(path, "labels")
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DiscoError(
-            f"labels {path} are {labels.dtype} {list(labels.shape)}: give one whole number per "
-            f"input, [{count}]"
+            f"labels {path} are {labels.dtype} {list(labels.shape)}: give one whole number per input, [{count}]"
         )
     return labels.astype(np.int64)
 
@@ -66,7 +65,8 @@ def quantise(values: npt.NDArray[np.float32], scale: float, zero_point: int) -> 
     """float32 to int8 as TFLite's QUANTIZE: float32 division, half away from zero, saturated."""
     quotient = (values / np.float32(scale)).astype(np.float64)
     rounded = np.trunc(quotient + np.copysign(0.5, quotient)) + zero_point
-    return np.clip(rounded, -128, 127).astype(np.int8)
+    result: Int8Array = np.clip(rounded, -128, 127).astype(np.int8)
+    return result
 
 
 def _load(path: Path, what: str) -> npt.NDArray[Any]:
@@ -75,9 +75,7 @@ def _load(path: Path, what: str) -> npt.NDArray[Any]:
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DiscoError(
-            f"{what} {path} are not a readable .npy ({error}): write them with numpy.save"
-        ) from error
+        raise DiscoError(f"{what} {path} are not a readable .npy ({error}): write them with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise DiscoError(f"{what} {path} hold several arrays: give a .npy file with one array")
     return array
@@ -110,9 +108,7 @@ def _check_range(values: npt.NDArray[np.float32], tensor: TensorInfo, where: str
     """
     if not np.isfinite(values).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise DiscoError(
-            f"inputs {where} hold NaN or infinity, the first at index {first}: remove these samples"
-        )
+        raise DiscoError(f"inputs {where} hold NaN or infinity, the first at index {first}: remove these samples")
     low = (-128 - tensor.zero_point) * tensor.scale
     high = (127 - tensor.zero_point) * tensor.scale
     smallest, largest = float(values.min()), float(values.max())

@@ -238,9 +238,7 @@ class Link:
 
     def _take_beyond_gap(self, ahead: int, sequence: int) -> None:
         seen = _distance(self._receive_next, self._gap_highest)
-        if (
-            not self._gap_open or ahead <= seen
-        ):  # new, or the sender started over and it is missing again
+        if not self._gap_open or ahead <= seen:  # new, or the sender started over and it is missing again
             self._nak_due = True
             self._gap_open = True
         self._gap_highest = sequence

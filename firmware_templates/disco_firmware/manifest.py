@@ -1,6 +1,7 @@
 """The schema of `bundle.json`: what `disco-export` writes and what everything downstream reads.
 
-Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of its *own* channels
+Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of its *own*
+channels
 (rising) followed by *halo* channels (received ones, grouped by sending node, rising within a group).
 """
 

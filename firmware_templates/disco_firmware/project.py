@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from disco_firmware.render import render
 from disco_targets.board import Board, Chip, Uart
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 FIRMWARE_DIRECTORY = "firmware"
 TOOLCHAIN_FILE = "toolchain-arm-none-eabi.cmake"

@@ -343,9 +343,7 @@ def _pack_records(inference: int, first: int, records: Sequence[_Fixed]) -> byte
     return header + b"".join(record.pack() for record in records)
 
 
-def _unpack_records(
-    name: str, kind: type[_Record], payload: bytes
-) -> tuple[int, int, tuple[_Record, ...]]:
+def _unpack_records(name: str, kind: type[_Record], payload: bytes) -> tuple[int, int, tuple[_Record, ...]]:
     header, size = _RECORDS_HEADER.size, kind.layout.size
     if len(payload) < header:
         raise MessageError(f"{name} of {len(payload)} bytes, shorter than its header")

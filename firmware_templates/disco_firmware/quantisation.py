@@ -147,10 +147,7 @@ def convolution_requantisation(
     Per-tensor weights repeat theirs. TFLite: PopulateConvolutionQuantizationParams, products and
     quotient in float64.
     """
-    pairs = [
-        quantise_multiplier(float(input_scale) * float(scale) / float(output_scale))
-        for scale in weight_scales
-    ]
+    pairs = [quantise_multiplier(float(input_scale) * float(scale) / float(output_scale)) for scale in weight_scales]
     return _requantisation(pairs, output_scale, output_zero_point, activation)
 
 
@@ -170,9 +167,7 @@ def fully_connected_requantisation(
     can differ in the last bits.
     """
     if per_channel:
-        return convolution_requantisation(
-            input_scale, weight_scales, output_scale, output_zero_point, activation
-        )
+        return convolution_requantisation(input_scale, weight_scales, output_scale, output_zero_point, activation)
     products = [float(np.float32(input_scale) * np.float32(scale)) for scale in weight_scales]
     pairs = [quantise_multiplier(product / float(output_scale)) for product in products]
     return _requantisation(pairs, output_scale, output_zero_point, activation)
@@ -192,9 +187,7 @@ def add_parameters(
     twice_max = 2.0 * max(input1[0], input2[0])
     output_real = twice_max / ((1 << ADD_LEFT_SHIFT) * output[0])
     if output_real >= 1.0:
-        raise _out_of_range(
-            f"ADD: the output scale {output[0]} is over 2^19 times smaller than an input scale"
-        )
+        raise _out_of_range(f"ADD: the output scale {output[0]} is over 2^19 times smaller than an input scale")
     return AddParameters(
         input1_zero_point=input1[1],
         input2_zero_point=input2[1],
@@ -207,9 +200,7 @@ def add_parameters(
     )
 
 
-def mean_parameters(
-    input_: tuple[float, int], output: tuple[float, int], pixels: int
-) -> MeanParameters:
+def mean_parameters(input_: tuple[float, int], output: tuple[float, int], pixels: int) -> MeanParameters:
     """MEAN over `pixels` = height * width of a tensor; tensors are given as (scale, zero point).
 
     TFLite (reference_ops::QuantizedMeanOrSum) divides the quantised ratio of the scales by the
@@ -223,9 +214,7 @@ def mean_parameters(
     return MeanParameters(input_[1], output[1], multiplier)
 
 
-def relu_parameters(
-    activation: str, input_: tuple[float, int], output: tuple[float, int]
-) -> ReluParameters:
+def relu_parameters(activation: str, input_: tuple[float, int], output: tuple[float, int]) -> ReluParameters:
     """RELU, RELU6 or RELU_N1_TO_1 on its own; tensors are given as (scale, zero point).
 
     TFLite divides the scales in float32.

@@ -1,6 +1,7 @@
 """The golden: TFLite's reference kernels (BUILTIN_REF), the same arithmetic as the C runtime's, bit for bit.
 
-The default interpreter is no golden: XNNPACK and the optimised kernels differ from the reference kernels by 1 from the first
+The default interpreter is no golden: XNNPACK and the optimised kernels differ from the reference kernels by 1 from
+the first
 convolution on.
 """
 
@@ -31,9 +32,10 @@ class ReferenceModel:
         self._inputs = [int(detail["index"]) for detail in self._interpreter.get_input_details()]
         self._outputs = [int(detail["index"]) for detail in self._interpreter.get_output_details()]
         if observe:
-            # Only a model output is safe to read: TFLite 2.14 lets ADD, RESHAPE and SOFTMAX write over their inputs, even
+            # Only a model output is safe to read: TFLite 2.14 lets ADD, RESHAPE and SOFTMAX write over their inputs,
+            # even
             # with experimental_preserve_all_tensors.
-            written = [int(i) for op in self._interpreter._get_ops_details() for i in op["outputs"]]
+            written = [int(i) for op in self._interpreter._get_ops_details() for i in op["outputs"]]  # noqa: SLF001
             everything = dict.fromkeys([*self._outputs, *written])
             self._interpreter = _interpreter(with_outputs(content, list(everything)), where)
 

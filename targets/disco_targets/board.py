@@ -13,8 +13,7 @@ import types
 import typing
 from dataclasses import dataclass
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from disco_targets.errors import DiscoError
 
@@ -22,6 +21,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 UNITS = ("instructions", "cycles", "ns")
 
@@ -120,7 +122,9 @@ class Board:
 
 def known_boards() -> tuple[str, ...]:
     """Names of all boards, sorted."""
-    return tuple(sorted(file.name.removesuffix(".toml") for file in _folder("boards").iterdir() if file.name.endswith(".toml")))
+    return tuple(
+        sorted(file.name.removesuffix(".toml") for file in _folder("boards").iterdir() if file.name.endswith(".toml"))
+    )
 
 
 def load_board(name: str) -> Board:
@@ -149,7 +153,8 @@ def _folder(name: str) -> Traversable:
 
 def _toml(file: Traversable) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        return data
     except (tomllib.TOMLDecodeError, OSError) as error:
         raise DiscoError(f"{file.name}: {error}") from error
 
@@ -165,7 +170,9 @@ def _record(cls: type[T], data: Any, where: str) -> T:
     names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     unknown, missing = sorted(set(data) - names), sorted(names - set(data))
     if unknown or missing:
-        parts = [f"unknown keys {', '.join(unknown)}"] * bool(unknown) + [f"missing keys {', '.join(missing)}"] * bool(missing)
+        parts = [f"unknown keys {', '.join(unknown)}"] * bool(unknown) + [f"missing keys {', '.join(missing)}"] * bool(
+            missing
+        )
         raise DiscoError(f"{where}: {'; '.join(parts)}")
     return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
 

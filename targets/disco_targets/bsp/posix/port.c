@@ -230,14 +230,14 @@ static size_t moved(uint8_t link, ssize_t count, bool reading) {
 }
 
 size_t disco_port_read(uint8_t link, uint8_t *bytes, size_t capacity) {
-    if (lines[link] < 0 || capacity == 0) {
+    if (link >= DISCO_BOARD_LINKS || lines[link] < 0 || capacity == 0) {
         return 0;
     }
     return moved(link, read(lines[link], bytes, capacity), true);
 }
 
 size_t disco_port_write(uint8_t link, const uint8_t *bytes, size_t length) {
-    if (lines[link] < 0 || length == 0) {
+    if (link >= DISCO_BOARD_LINKS || lines[link] < 0 || length == 0) {
         return 0;
     }
     return moved(link, write(lines[link], bytes, length), false);
