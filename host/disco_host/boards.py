@@ -41,9 +41,6 @@ def open_cluster(nodes: Sequence[ClusterNode]) -> Iterator[tuple[NodeLine, ...]]
         for node in nodes:
             transport = open_port(node.port, node.baud)
             stack.callback(transport.close)
-            hint = (
-                f"is the board at {node.port} powered, flashed (disco-flash) and set to "
-                f"{node.baud} baud?"
-            )
+            hint = f"is the board at {node.port} powered, flashed (disco-flash) and set to {node.baud} baud?"
             lines.append(NodeLine(node.node, node.board, transport, None, hint))
         yield tuple(lines)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_host.boards import NodeLine
+from disco_host.lines import PeerLine, Wiring, direct_line, wire
 from disco_host.processes import ChildProcess, missing_program, stop_all
 from disco_host.transport import from_socket
-from disco_host.wiring import PeerLine, Wiring, direct_line, wire
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def emulator_command(board: Board, image: Path, descriptors: dict[int, int]) -> 
     """
     emulator = board.emulator
     if emulator is None:
-        raise DiscoError(
-            f"board {board.name} is not an emulated one: run with --boards posix or a cluster file"
-        )
+        raise DiscoError(f"board {board.name} is not an emulated one: run with --boards posix or a cluster file")
     command = [emulator.program, "-M", emulator.machine, "-display", "none", "-monitor", "none"]
     command += [*emulator.arguments, "-kernel", str(image)]
     for link, descriptor in sorted(descriptors.items()):
@@ -112,10 +110,9 @@ def _start(
     with _log_folder(logs) as folder, wire(len(names), peer_line) as wiring:
         try:
             for node in range(len(names)):
-                children.append(_spawn(node, command, wiring, folder))
-            yield tuple(
-                _line(node, name, wiring, children[node]) for node, name in enumerate(names)
-            )
+                child = _spawn(node, command, wiring, folder)
+                children.append(child)  # at once: if the next one fails, this one must be ended
+            yield tuple(_line(node, name, wiring, children[node]) for node, name in enumerate(names))
         finally:
             stop_all(children)
 

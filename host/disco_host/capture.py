@@ -71,8 +71,7 @@ class Collector:
         end = message.offset + len(message.data)
         if message.offset != len(stream) or end > expected:
             raise self._error(
-                f"bytes {message.offset} to {end} of output {message.index} after {len(stream)} "
-                f"of {expected}"
+                f"bytes {message.offset} to {end} of output {message.index} after {len(stream)} of {expected}"
             )
         stream += message.data
 

@@ -11,6 +11,8 @@ from disco_host.results import Difference
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from disco_firmware.manifest import Manifest
     from disco_host.capture import InferenceCapture, NodeCapture
     from disco_host.golden import Golden
@@ -45,9 +47,7 @@ class Checker:
         difference = self._first_differing_output(capture, expected, differing_op)
         if difference is None and differing_op is not None:
             op, node = differing_op
-            difference = Difference(
-                capture.inference, capture.input_index, -1, node, (), 0, 0, 0, 0, op, node
-            )
+            difference = Difference(capture.inference, capture.input_index, -1, node, (), 0, 0, 0, 0, op, node)
         if difference is not None:
             self.mismatches += 1
             self.first = self.first or difference
@@ -116,6 +116,12 @@ def whole_output(manifest: Manifest, capture: InferenceCapture, output: int) -> 
         if channels:
             flat[:, list(channels)] = share_of(manifest, node, output)
     return whole
+
+
+def share_right(manifest: Manifest, captures: Sequence[InferenceCapture], labels: npt.NDArray[np.int64]) -> float:
+    """Share of the inferences whose largest value of output 0 is at the input's label."""
+    right = [int(np.argmax(whole_output(manifest, capture, 0))) == labels[capture.input_index] for capture in captures]
+    return float(sum(right) / len(right))
 
 
 def check_coverage(manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from disco_firmware.build import FirmwareImage, build_node
 from disco_firmware.bundle import load_bundle
 from disco_targets.board import Board, load_board
-from disco_targets.errors import UsageError, exit_code
+from disco_targets.errors import DiscoError, UsageError, exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,9 +21,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _flash(options, Console())
-    except (Exception, KeyboardInterrupt) as error:
+    except (DiscoError, KeyboardInterrupt) as error:
         code = exit_code(error)
-        Console(stderr=True).print(f"disco-flash: {error or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"disco-flash: {str(error) or 'interrupted'}", markup=False, highlight=False, soft_wrap=True
+        )
         return code
     return 0
 
@@ -69,7 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder written by disco-export")
     parser.add_argument("--node", type=int, metavar="K", help="only this node (default: all)")
-    parser.add_argument("--boards", choices=("board", "posix"), default="board", help="build for the boards of the bundle, or as processes of this PC")
+    parser.add_argument(
+        "--boards",
+        choices=("board", "posix"),
+        default="board",
+        help="build for the boards of the bundle, or as processes of this PC",
+    )
     return parser
 
 

@@ -82,7 +82,7 @@ def _node(index: int, table: Any, where: str) -> ClusterNode:
 def _text(table: dict[str, Any], key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
-        raise DiscoError(f"{where}: {key} is missing or no text; write {key} = \"...\"")
+        raise DiscoError(f'{where}: {key} is missing or no text; write {key} = "..."')
     return value
 
 

@@ -109,8 +109,7 @@ def greeting_problem(manifest: Manifest, line: NodeLine, welcome: protocol.Welco
     checks = [
         (
             welcome.bundle_id.hex() == manifest.bundle_id,
-            f"runs bundle {welcome.bundle_id.hex()}, this one is {manifest.bundle_id}: flash it "
-            "with disco-flash",
+            f"runs bundle {welcome.bundle_id.hex()}, this one is {manifest.bundle_id}: flash it with disco-flash",
         ),
         (
             welcome.node == line.node,
@@ -118,13 +117,11 @@ def greeting_problem(manifest: Manifest, line: NodeLine, welcome: protocol.Welco
         ),
         (
             welcome.node_count == manifest.nodes,
-            f"was built for {welcome.node_count} nodes, the bundle has {manifest.nodes}: flash it "
-            "with disco-flash",
+            f"was built for {welcome.node_count} nodes, the bundle has {manifest.nodes}: flash it with disco-flash",
         ),
         (
             welcome.model_abi == protocol.MODEL_ABI,
-            f"has model ABI {welcome.model_abi}, this program knows {protocol.MODEL_ABI}: flash it "
-            "with disco-flash",
+            f"has model ABI {welcome.model_abi}, this program knows {protocol.MODEL_ABI}: flash it with disco-flash",
         ),
         (
             welcome.board == line.board,

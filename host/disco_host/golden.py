@@ -28,9 +28,7 @@ class Golden:
             DiscoError: TFLite does not take the file, or answers differently from what made the bundle.
         """
         self._manifest: Manifest = bundle.manifest
-        self._model = ReferenceModel(
-            bundle.reference.read_bytes(), str(bundle.reference), observe=keep_tensors
-        )
+        self._model = ReferenceModel(bundle.reference.read_bytes(), str(bundle.reference), observe=keep_tensors)
         self._check(bundle)
 
     def run(self, sample: Int8Array) -> tuple[Int8Array, ...]:
@@ -38,9 +36,7 @@ class Golden:
         shape = self._manifest.tensor(self._manifest.input).shape
         self._model.run([sample.reshape(shape)])
         # The runtime's order of the outputs need not be that of the bundle: addressed by index.
-        return tuple(
-            self._model.tensor(self._manifest.tensor(name).index) for name in self._manifest.outputs
-        )
+        return tuple(self._model.tensor(self._manifest.tensor(name).index) for name in self._manifest.outputs)
 
     def checksum(self, tensor: str, channels: tuple[int, ...]) -> int:
         """CRC-32 of some channels [h][w][channels] of any tensor in the last run."""

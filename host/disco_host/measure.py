@@ -20,15 +20,10 @@ def node_results(
     manifest: Manifest, facts: Sequence[NodeFacts], captures: Sequence[InferenceCapture]
 ) -> tuple[NodeResult, ...]:
     """One result per node; `captures` are the measured inferences, at least one."""
-    return tuple(
-        _node_result(manifest, fact, [capture.nodes[fact.node] for capture in captures])
-        for fact in facts
-    )
+    return tuple(_node_result(manifest, fact, [capture.nodes[fact.node] for capture in captures]) for fact in facts)
 
 
-def _node_result(
-    manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture]
-) -> NodeResult:
+def _node_result(manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture]) -> NodeResult:
     return NodeResult(
         node=fact.node,
         board=fact.board,
@@ -95,15 +90,11 @@ def link_results(
     )
 
 
-def _routes(
-    manifest: Manifest, capture: InferenceCapture, sender: int, receiver: int
-) -> tuple[int, int, int]:
+def _routes(manifest: Manifest, capture: InferenceCapture, sender: int, receiver: int) -> tuple[int, int, int]:
     """Payload bytes and frames of one inference, and retransmissions since the session began."""
     records = [
         record
-        for send, record in zip(
-            manifest.programs[sender].sends, capture.nodes[sender].routes, strict=True
-        )
+        for send, record in zip(manifest.programs[sender].sends, capture.nodes[sender].routes, strict=True)
         if send.receiver == receiver
     ]
     return (

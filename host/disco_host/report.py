@@ -1,69 +1,135 @@
-"""What `disco-run` prints. Instructions counted on an emulated board are never shown as time: the unit stands in every header."""
+"""What `disco-run` prints: figures per op and node, the links, and the verdict."""
 
 from __future__ import annotations
 
-from rich.console import Console
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
 from rich.table import Table
 
-from disco_host.results import Difference, NodeResult, RunResult
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from disco_host.results import Difference, NodeResult, RunResult
+    from disco_host.stats import Summary
 
 
 def print_report(result: RunResult, console: Console) -> None:
-    """Tables a person can read."""
+    """Prints all of a run."""
     for node in result.nodes:
-        console.print(_node_table(node))
+        console.print(ops_table(node))
+    console.print(nodes_table(result))
     if result.links:
-        console.print(_link_table(result))
-    trip = result.host_round_trip_ms
-    console.print(
-        f"{result.inferences} inferences; host round trip (this PC's clock, emulation and host included) median {trip.median:.1f} ms, p95 {trip.p95:.1f} ms",
-        highlight=False,
+        console.print(links_table(result))
+    for line in verdict(result):
+        console.print(line, highlight=False)
+
+
+def ops_table(node: NodeResult) -> Table:
+    """One node's ops: medians in the node's own unit."""
+    table = Table(
+        title=f"Node {node.node}: {escape(node.board)} ({escape(node.core)}), medians in {node.unit}",
+        title_justify="left",
     )
-    if result.accuracy is not None:
-        console.print(f"Accuracy {100 * result.accuracy:.2f} %", highlight=False)
-    if result.bit_exact:
-        checked = result.inferences + result.warmup
-        console.print(f"[green]Bit-exact[/green]: {result.checked} of {checked} inferences equal TFLite's reference kernels.", highlight=False)
-
-
-def mismatch_text(result: RunResult) -> str:
-    """One line that names the first difference; for a result that is not bit-exact."""
-    first = result.first_difference
-    assert first is not None
-    text = f"{result.mismatches} of {result.inferences + result.warmup} inferences differ from the golden. First: inference {first.inference} (input {first.input_index})"
-    return text + _where(first)
-
-
-def _where(first: Difference) -> str:
-    text = ""
-    if first.output >= 0:
-        text = f", output {first.output} at {list(first.position)} from node {first.node}: got {first.got}, expected {first.expected} ({first.differing} of {first.values} values differ)"
-    if first.op is not None:
-        return text + f"; the first op that differs is {first.op} on node {first.op_node}"
-    return text + "; run again with --check tensors to find the first op that differs"
-
-
-def _node_table(node: NodeResult) -> Table:
-    table = Table(title=f"Node {node.node} on {node.board}, medians in {node.unit}", title_justify="left")
     table.add_column("op")
-    for name in ("MACs", "compute", "share", "wait", "send", "bytes sent"):
-        table.add_column(name, justify="right")
+    table.add_column("kind")
+    for column in ("MACs", "compute", "share", "wait", "bytes sent"):
+        table.add_column(column, justify="right")
+    total = node.compute.median or 1
     for op in node.ops:
-        share = f"{100 * op.compute.median / node.compute.median:.1f} %" if node.compute.median else ""
-        macs = f"{op.macs_executed:,}" if op.macs_executed else ""
-        sent = f"{op.bytes_sent:,}" if op.bytes_sent else ""
-        table.add_row(op.name, macs, f"{op.compute.median:,.0f}", share, f"{op.wait.median:,.0f}", f"{op.send.median:,.0f}", sent)
-    table.add_section()
-    macs, sent = sum(op.macs_executed for op in node.ops), sum(op.bytes_sent for op in node.ops)
-    table.add_row("all", f"{macs:,}", f"{node.compute.median:,.0f}", "", f"{node.wait.median:,.0f}", f"{node.send.median:,.0f}", f"{sent:,}")
+        table.add_row(
+            escape(op.name),
+            op.kind,
+            f"{op.macs_executed:,}",
+            _count(op.compute.median),
+            f"{100 * op.compute.median / total:.1f} %",
+            _count(op.wait.median),
+            f"{op.bytes_sent:,}",
+        )
     return table
 
 
-def _link_table(result: RunResult) -> Table:
-    table = Table(title=f"Links, over all {result.inferences} inferences", title_justify="left")
-    table.add_column("from -> to")
-    for name in ("payload bytes", "frames", "retransmissions"):
-        table.add_column(name, justify="right")
+def nodes_table(result: RunResult) -> Table:
+    """Totals of all nodes; min to max shows how far they repeat."""
+    table = Table(
+        title=f"Nodes: median (min to max) of {result.inferences} inferences",
+        title_justify="left",
+        caption=_caption(result),
+        caption_justify="left",
+    )
+    table.add_column("node")
+    table.add_column("unit")
+    for column in ("compute", "wait", "send", "total"):
+        table.add_column(column, justify="right")
+    for node in result.nodes:
+        columns = (node.compute, node.wait, node.send, node.total)
+        table.add_row(str(node.node), node.unit, *(_range(summary) for summary in columns))
+    return table
+
+
+def links_table(result: RunResult) -> Table:
+    """What went from node to node over all measured inferences."""
+    table = Table(title="Links, all measured inferences", title_justify="left")
+    table.add_column("from - to")
+    for column in ("payload bytes", "per inference", "frames", "sent again"):
+        table.add_column(column, justify="right")
     for link in result.links:
-        table.add_row(f"{link.sender} -> {link.receiver}", f"{link.bytes:,}", f"{link.frames:,}", f"{link.retransmissions:,}")
+        table.add_row(
+            f"{link.sender} - {link.receiver}",
+            f"{link.bytes:,}",
+            f"{link.bytes / result.inferences:,.0f}",
+            f"{link.frames:,}",
+            f"{link.retransmissions:,}",
+        )
     return table
+
+
+def verdict(result: RunResult) -> list[str]:
+    """The last lines: round trip, accuracy, bit-exact or not."""
+    trip = result.host_round_trip_ms
+    lines = [f"Round trip seen by the host: {trip.median:.1f} ms (p95 {trip.p95:.1f}), this PC's clock"]
+    if result.accuracy is not None:
+        lines.append(f"Accuracy: {100 * result.accuracy:.2f} % of {result.inferences} inferences")
+    runs = result.inferences + result.warmup
+    what = "every output" if result.checked == "outputs" else "every op's output"
+    if result.bit_exact:
+        lines.append(f"[bold green]Bit-exact[/]: {what} of {runs} inferences equals the golden")
+    else:
+        lines.append(f"[bold red]NOT bit-exact[/]: {result.mismatches} of {runs} inferences differ")
+    if result.first_difference is not None:
+        lines.append(escape(describe(result.first_difference)))
+    return lines
+
+
+def describe(difference: Difference) -> str:
+    """The first difference in one sentence."""
+    where = f"First difference: inference {difference.inference} (input {difference.input_index})"
+    if difference.output >= 0:
+        position = ", ".join(str(index) for index in difference.position)
+        text = (
+            f"{where}, output {difference.output} [{position}] from node {difference.node}: expected "
+            f"{difference.expected}, got {difference.got}; {difference.differing} of "
+            f"{difference.values} values differ"
+        )
+    else:
+        text = f"{where}: the outputs agree, but tensors inside of the network do not"
+    if difference.op is not None:
+        return f"{text}; the first op that differs is {difference.op} on node {difference.op_node}"
+    return text if difference.output < 0 else f"{text}; --check tensors names the first op"
+
+
+def _caption(result: RunResult) -> str | None:
+    if any(node.unit == "instructions" for node in result.nodes):
+        return (
+            "Emulated boards count instructions, which are no time. While a board waits, its counter "
+            "follows the PC's clock: only compute and send repeat."
+        )
+    return None
+
+
+def _range(summary: Summary) -> str:
+    return f"{_count(summary.median)} ({_count(summary.min)} to {_count(summary.max)})"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"

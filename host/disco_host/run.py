@@ -1,156 +1,236 @@
-"""The whole of `disco-run` as one function: a bundle and inputs in, checked figures out."""
+"""`disco-run` as a function: boots or opens the boards of a bundle, runs inputs, checks, measures."""
 
 from __future__ import annotations
 
 import contextlib
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Protocol
 
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
-from disco_firmware.protocol import RUN_CHECKSUMS
-from disco_host.capture import InferenceCapture
-from disco_host.check import Checker, whole_output
-from disco_host.cluster import load_cluster
+from disco_host.boards import NodeLine, open_cluster
+from disco_host.boards_local import POSIX_BOARD, start_emulated, start_posix
+from disco_host.check import Checker, share_right
+from disco_host.cluster import ClusterNode, load_cluster
+from disco_host.firmware import build_images
 from disco_host.golden import Golden
-from disco_host.lines import NodeLine, PeerLine, cluster, direct_line, emulated, posix
+from disco_host.lines import PeerLine, direct_line
 from disco_host.measure import link_results, node_results
 from disco_host.results import RunResult
 from disco_host.session import NodeFacts, Session
 from disco_host.stats import summarise
-from disco_targets.errors import UsageError
+from disco_targets.board import load_board
+from disco_targets.errors import DiscoError, UsageError
 
-EMULATED, POSIX = "emulated", "posix"
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from disco_host.capture import InferenceCapture
+
+    Int8Array = npt.NDArray[np.int8]
+
+EMULATED = "emulated"
+POSIX = "posix"
+DEFAULT_DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What to run, on what, how often."""
+    """What to run and how."""
 
     bundle: Path
     boards: str
-    """"emulated", "posix", or the path of a cluster file."""
+    """"emulated", "posix" or the path of a cluster file."""
     inputs: Path | None = None
-    """.npy, float32 or int8, channels last; None for the bundle's self-check inputs."""
+    """.npy, float32 or int8, channels last; None: the bundle's own self-check inputs."""
     labels: Path | None = None
+    """.npy with the right class of each input."""
     limit: int | None = None
-    """Only so many of the inputs."""
+    """Only so many of the inputs, from the first on."""
     repeat: int = 1
-    """How often all inputs are run."""
+    """How often all inputs are run and measured."""
     warmup: int = 1
-    """Inferences that are checked but not measured."""
+    """Inferences before that: checked, not measured."""
     check_tensors: bool = False
-    deadline_s: float = 30.0
-    """Of every wait."""
+    """Compare every op's output channels on every node as well."""
+    deadline_s: float = DEFAULT_DEADLINE_S
+    """Of every single wait."""
     logs: Path | None = None
-    """Where the output of started processes is kept."""
+    """Folder that keeps what boards on this PC print."""
     peer_line: PeerLine = direct_line
+    """Makes the lines between boards on this PC."""
     sanitize: bool = False
-    """posix only: build with ASan and UBSan."""
+    """posix only: build the nodes with ASan and UBSan."""
+
+
+class Progress(Protocol):
+    """Who wants to know how far a run is."""
+
+    def step(self, text: str) -> None:
+        """A new step begins."""
+
+    def inference(self, done: int, total: int) -> None:
+        """`done` of `total` inferences, warm-up included, are over."""
+
+
+class Silent:
+    """Nobody wants to know."""
+
+    def step(self, text: str) -> None:
+        """Nothing."""
+
+    def inference(self, done: int, total: int) -> None:
+        """Nothing."""
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The figures, and the last inference for a trace."""
+    """The figures of a run, and the measured inferences for a trace."""
 
     bundle: Bundle
     result: RunResult
-    last: InferenceCapture
+    captures: tuple[InferenceCapture, ...]
+
+    @property
+    def last(self) -> InferenceCapture:
+        """The last inference."""
+        return self.captures[-1]
 
 
-def run(config: RunConfig, progress: Callable[[int, int], None] = lambda done, total: None) -> RunOutcome:
-    """Starts or opens the boards, runs every input, compares every output and ends what it started.
+def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
+    """Runs a bundle on its boards and compares every output with the golden.
 
     Args:
-        config: What to run.
-        progress: Told (inferences done, of how many).
+        config: What to run. Nothing is started before all of it was checked.
+        progress: Is told about every step.
+
+    Returns:
+        The outcome, also where outputs differ (`result.bit_exact` is False then).
 
     Raises:
-        DiscoError: Bundle, inputs, boards or lines are not in order. Wrong outputs are no error here: see RunResult.bit_exact.
+        UsageError: A number or choice in `config` makes no sense.
+        DiscoError: Bad bundle or inputs, no tools, or a board that fails.
     """
-    _check_counts(config)
+    progress = progress or Silent()
+    _check_config(config)
+    progress.step("checking the bundle")
     bundle = load_bundle(config.bundle)
-    inputs = _inputs(config, bundle)
-    labels = load_labels(config.labels, len(inputs)) if config.labels is not None else None
-    limit = len(inputs) if config.limit is None else min(config.limit, len(inputs))
-    inputs, labels = inputs[:limit], labels[:limit] if labels is not None else None
-    checker = Checker(bundle.manifest, Golden(bundle, keep_tensors=config.check_tensors), tensors=config.check_tensors)
-    with _lines(config, bundle) as lines:
-        session = Session(bundle, lines, hosted=config.boards == POSIX, deadline_s=config.deadline_s)
-        with contextlib.closing(session):
-            facts = session.open()
-            captures = _infer_all(config, session, inputs, checker, progress)
-    return RunOutcome(bundle, _result(config, bundle, facts, captures, checker, labels), captures[-1])
+    cluster = _cluster(config, bundle)
+    manifest = bundle.manifest
+    input_tensor = manifest.tensor(manifest.input)
+    samples = load_inputs(config.inputs or bundle.vector_inputs, input_tensor)
+    labels = load_labels(config.labels, len(samples)) if config.labels is not None else None
+    samples = samples[: config.limit]
+    golden = Golden(bundle, keep_tensors=config.check_tensors)
+    checker = Checker(manifest, golden, tensors=config.check_tensors)
+    progress.step("starting the boards")
+    with (
+        _boards(config, bundle, cluster, progress) as lines,
+        Session(manifest, lines, config.deadline_s) as session,
+    ):
+        facts = session.greet()
+        session.connect()
+        progress.step("running")
+        captures = _infer_all(config, session, samples, checker, progress)
+    accuracy = None
+    if labels is not None:
+        accuracy = share_right(manifest, captures[config.warmup :], labels)
+    return _outcome(config, bundle, facts, captures, checker, accuracy)
 
 
-def _check_counts(config: RunConfig) -> None:
-    for name, value, least in (("--repeat", config.repeat, 1), ("--warmup", config.warmup, 0), ("--limit", config.limit, 1)):
-        if value is not None and value < least:
-            raise UsageError(f"{name} {value}: at least {least} is needed")
+def _check_config(config: RunConfig) -> None:
+    least = (("repeat", config.repeat, 1), ("warmup", config.warmup, 0), ("limit", config.limit, 1))
+    for name, value, minimum in least:
+        if value is not None and value < minimum:
+            raise UsageError(f"{name} is {value}, it must be at least {minimum}")
     if not 0 < config.deadline_s <= 3600:
-        raise UsageError(f"--deadline {config.deadline_s}: seconds above 0 and up to 3600 are needed")
+        raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
+    if config.sanitize and config.boards != POSIX:
+        raise UsageError("sanitize goes with posix boards only")
 
 
-def _inputs(config: RunConfig, bundle: Bundle) -> npt.NDArray[np.int8]:
-    tensor = bundle.manifest.tensor(bundle.manifest.input)
-    return load_inputs(config.inputs or bundle.vector_inputs, tensor)
+def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | None:
+    if config.boards in (EMULATED, POSIX):
+        return None
+    cluster = load_cluster(Path(config.boards))
+    if len(cluster) != bundle.manifest.nodes:
+        raise DiscoError(
+            f"{config.boards} lists {len(cluster)} nodes, the bundle has {bundle.manifest.nodes}: "
+            "write one [[node]] table for each"
+        )
+    return cluster
 
 
 @contextlib.contextmanager
-def _lines(config: RunConfig, bundle: Bundle) -> Iterator[tuple[NodeLine, ...]]:
-    with contextlib.ExitStack() as stack:
-        logs = config.logs
-        if logs is None:
-            logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="disco-run-")))
-        logs.mkdir(parents=True, exist_ok=True)
-        if config.boards == EMULATED:
-            yield stack.enter_context(emulated(bundle, logs, config.peer_line))
-        elif config.boards == POSIX:
-            yield stack.enter_context(posix(bundle, logs, config.peer_line, sanitize=config.sanitize))
-        else:
-            yield stack.enter_context(cluster(bundle, load_cluster(Path(config.boards))))
+def _boards(
+    config: RunConfig,
+    bundle: Bundle,
+    cluster: tuple[ClusterNode, ...] | None,
+    progress: Progress,
+) -> Iterator[tuple[NodeLine, ...]]:
+    if cluster is not None:
+        with open_cluster(cluster) as lines:
+            yield lines
+        return
+    targets = bundle.manifest.targets
+    hosted = config.boards == POSIX or all(target == POSIX_BOARD for target in targets)
+    progress.step("building the firmware")
+    boards = [load_board(target) for target in targets]
+    port = "posix" if hosted else "board"
+    images = [image.path for image in build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)]
+    progress.step("booting the boards")
+    with (
+        start_posix(images, peer_line=config.peer_line, logs=config.logs)
+        if hosted
+        else start_emulated(boards, images, peer_line=config.peer_line, logs=config.logs)
+    ) as lines:
+        yield lines
+
+
+def schedule(inputs: int, repeat: int, warmup: int) -> list[int]:
+    """Which input each inference gets: warm-up first, then all inputs in order, `repeat` times.
+
+    Neighbours differ wherever there are two inputs or more, so that an answer left over from the
+    inference before is not taken for a right one; the warm-up takes those that come before input 0.
+    """
+    before = [(index - warmup) % inputs for index in range(warmup)]
+    return before + list(range(inputs)) * repeat
 
 
 def _infer_all(
-    config: RunConfig,
-    session: Session,
-    inputs: npt.NDArray[np.int8],
-    checker: Checker,
-    progress: Callable[[int, int], None],
+    config: RunConfig, session: Session, samples: Int8Array, checker: Checker, progress: Progress
 ) -> list[InferenceCapture]:
-    """Warm-up and measured inferences, each compared as it comes."""
-    total = config.warmup + config.repeat * len(inputs)
+    order = schedule(len(samples), config.repeat, config.warmup)
     captures = []
-    for done in range(total):
-        index = (done - config.warmup) % len(inputs)
-        capture = session.infer(done + 1, index, inputs[index], RUN_CHECKSUMS if config.check_tensors else 0)
-        checker.judge(capture, inputs[index])
+    for number, index in enumerate(order, start=1):
+        sample = samples[index]
+        capture = session.infer(number, index, sample, checksums=config.check_tensors)
+        checker.judge(capture, sample)
         captures.append(capture)
-        progress(done + 1, total)
+        progress.inference(number, len(order))
     return captures
 
 
-def _result(
+def _outcome(
     config: RunConfig,
     bundle: Bundle,
     facts: tuple[NodeFacts, ...],
     captures: list[InferenceCapture],
     checker: Checker,
-    labels: npt.NDArray[np.int64] | None,
-) -> RunResult:
+    accuracy: float | None,
+) -> RunOutcome:
     manifest = bundle.manifest
     measured = captures[config.warmup :]
-    return RunResult(
+    before = captures[config.warmup - 1] if config.warmup else None
+    result = RunResult(
         bundle_id=manifest.bundle_id,
         model=manifest.model.name,
         boards=config.boards if config.boards in (EMULATED, POSIX) else "cluster",
         nodes=node_results(manifest, facts, measured),
-        links=link_results(manifest, measured, captures[config.warmup - 1] if config.warmup else None),
+        links=link_results(manifest, measured, before),
         host_round_trip_ms=summarise([capture.round_trip_s * 1000 for capture in measured]),
         inferences=len(measured),
         warmup=config.warmup,
@@ -158,14 +238,6 @@ def _result(
         bit_exact=checker.mismatches == 0,
         checked="tensors" if config.check_tensors else "outputs",
         first_difference=checker.first,
-        accuracy=_accuracy(bundle, measured, labels),
+        accuracy=accuracy,
     )
-
-
-def _accuracy(bundle: Bundle, captures: list[InferenceCapture], labels: npt.NDArray[np.int64] | None) -> float | None:
-    """Share of the measured inferences whose largest value of output 0, put together from all nodes, is the label."""
-    if labels is None:
-        return None
-    answers = [int(np.argmax(whole_output(bundle.manifest, capture, 0))) for capture in captures]
-    right = [answer == labels[capture.input_index] for answer, capture in zip(answers, captures, strict=True)]
-    return sum(right) / len(right)
+    return RunOutcome(bundle, result, tuple(measured))

@@ -107,6 +107,7 @@ class Session:
         self._deadline_s = deadline_s
         self._clock = clock
         self._number = random.randint(1, 255)
+        self._hello_at = clock()
         self._ends = [NodeEnd(line, self._number) for line in lines]
         self._selector = selectors.DefaultSelector()
         for end in self._ends:
@@ -318,7 +319,7 @@ class Session:
 
     def _say_hello(self, now: float) -> float:
         """Sends HELLO now and then to those that have not answered."""
-        if not hasattr(self, "_hello_at") or now >= self._hello_at:
+        if now >= self._hello_at:
             self._hello_at = now + HELLO_EVERY_S
             for end in self._ends:
                 if end.awaited is not None:

@@ -1,88 +1,149 @@
-"""One inference as a Chrome trace (chrome://tracing, ui.perfetto.dev): a track per node and one per link.
-
-The viewers know only time. Counts of an emulated board stand in the `ts` field as they are, one count drawn as one microsecond; the
-metadata and the track names say so. Each node's track starts at 0 at the start of its own run: their clocks are not aligned.
-"""
+"""The timeline of a run in Chrome's trace format, for Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from disco_firmware.manifest import Manifest
-from disco_host.capture import InferenceCapture, NodeCapture
-from disco_host.results import RunResult
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disco_firmware.manifest import Manifest
+    from disco_host.capture import InferenceCapture, NodeCapture
+    from disco_host.results import NodeResult, RunResult
+
+Event = dict[str, Any]
 
 
-def chrome_trace(manifest: Manifest, result: RunResult, capture: InferenceCapture) -> dict[str, Any]:
-    """The trace as a JSON object."""
-    events: list[dict[str, Any]] = []
-    links = _Tracks(len(capture.nodes))
-    for node, facts in zip(capture.nodes, result.nodes, strict=True):
-        scale = 1000.0 if facts.unit == "ns" else 1.0
-        title = f"node {node.node} ({facts.board}), " + ("time" if facts.unit == "ns" else f"1 us drawn = 1 {facts.unit.removesuffix('s')}")
-        events += [_name("process_name", node.node, 0, title), _name("thread_name", node.node, 0, "ops"), *_ops(manifest, node, scale)]
-        events += _routes(manifest, node, scale, links)
-    units = sorted({facts.unit for facts in result.nodes})
+def chrome_trace(manifest: Manifest, result: RunResult, *captures: InferenceCapture) -> dict[str, Any]:
+    """One track per node (ops, with their parts inside) and one per link (exchanges).
+
+    Clocks of different nodes are not aligned: in every inference each node's run starts at the same
+    point of the time axis. Counted instructions are written as they are, one per microsecond of the
+    viewer, and the metadata says so.
+    """
+    nodes = result.nodes
+    events = _names(manifest, nodes)
+    origin = 0.0
+    for capture in captures:
+        for node in capture.nodes:
+            scale = _scale(nodes[node.node])
+            events += _node_events(manifest, capture, node, origin, scale)
+            events += _link_events(manifest, capture, node, origin, scale)
+        spans = [(n.end - n.start) * _scale(nodes[n.node]) for n in capture.nodes]
+        origin += max(spans) * 1.05  # a gap, so that inferences are told apart
+    return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": _metadata(manifest, nodes)}
+
+
+def _scale(node: NodeResult) -> float:
+    """Microseconds of the viewer per tick; 1 where a tick is no time."""
+    if node.unit == "ns":
+        return 1e-3
+    if node.unit == "cycles" and node.ticks_per_second:
+        return 1e6 / node.ticks_per_second
+    return 1.0
+
+
+def _metadata(manifest: Manifest, nodes: Sequence[NodeResult]) -> dict[str, Any]:
+    counted = any(node.unit != "ns" and _scale(node) == 1.0 for node in nodes)
     return {
-        "traceEvents": events,
-        "displayTimeUnit": "ns",
-        "otherData": {
-            "bundle_id": manifest.bundle_id,
-            "inference": capture.inference,
-            "units": units,
-            "clocks": "not aligned: every node starts at 0 when its own run starts",
-        },
+        "bundle_id": manifest.bundle_id,
+        "units": {f"node {node.node}": node.unit for node in nodes},
+        "clocks": "not aligned: in every inference each node's run starts at the same point",
+        "parts": "wait, compute and send are sums over the op, drawn one after the other",
+        "axis": (
+            "ts and dur are COUNTS (see units), not time: one count is drawn as 1 us"
+            if counted
+            else "ts and dur are microseconds"
+        ),
     }
 
 
-class _Tracks:
-    """Numbers one track per link, behind those of the nodes."""
-
-    def __init__(self, nodes: int) -> None:
-        self._first = nodes
-        self._known: dict[tuple[int, int], int] = {}
-
-    def of(self, sender: int, receiver: int) -> tuple[int, bool]:
-        """(track, whether it is new)."""
-        new = (sender, receiver) not in self._known
-        return self._known.setdefault((sender, receiver), self._first + len(self._known)), new
-
-
-def _ops(manifest: Manifest, node: NodeCapture, scale: float) -> list[dict[str, Any]]:
-    program = manifest.programs[node.node]
-    return [
-        {
-            "name": op.name,
-            "ph": "X",
-            "pid": node.node,
-            "tid": 0,
-            "ts": (record.start - node.start) / scale,
-            "dur": (record.end - record.start) / scale,
-            "args": {"kind": op.kind, "compute": record.compute, "wait": record.wait, "send": record.send, "macs": op.macs_executed},
-        }
-        for op, record in zip(program.ops, node.ops, strict=True)
+def _names(manifest: Manifest, nodes: Sequence[NodeResult]) -> list[Event]:
+    events = [_name(node.node, f"node {node.node}: {node.board} [{node.unit}]") for node in nodes]
+    return events + [
+        _name(
+            _track(manifest, sender, receiver),
+            f"link {sender} to {receiver} (on the clock of node {sender})",
+        )
+        for sender in range(manifest.nodes)
+        for receiver in range(manifest.nodes)
+        if sender != receiver
     ]
 
 
-def _routes(manifest: Manifest, node: NodeCapture, scale: float, tracks: _Tracks) -> list[dict[str, Any]]:
+def _name(track: int, text: str) -> Event:
+    return {"ph": "M", "name": "process_name", "pid": track, "tid": 0, "args": {"name": text}}
+
+
+def _track(manifest: Manifest, sender: int, receiver: int) -> int:
+    """Behind the nodes' tracks, which have their own numbers."""
+    return manifest.nodes + sender * manifest.nodes + receiver
+
+
+def _slice(name: str, track: int, start: float, length: float, **args: Any) -> Event:
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": track,
+        "tid": 0,
+        "ts": start,
+        "dur": length,
+        "args": args,
+    }
+
+
+def _node_events(
+    manifest: Manifest, capture: InferenceCapture, node: NodeCapture, origin: float, scale: float
+) -> list[Event]:
     events = []
-    for send, record in zip(manifest.programs[node.node].sends, node.routes, strict=True):
-        track, new = tracks.of(node.node, send.receiver)
-        if new:
-            events.append(_name("process_name", track, 0, f"link {node.node} -> {send.receiver} (on the clock of node {node.node})"))
+    for op, record in zip(manifest.programs[node.node].ops, node.ops, strict=True):
+        start = origin + (record.start - node.start) * scale
+        length = (record.end - record.start) * scale
         events.append(
-            {
-                "name": f"exchange {send.exchange}",
-                "ph": "X",
-                "pid": track,
-                "tid": 0,
-                "ts": (record.first_queued - node.start) / scale,
-                "dur": (record.last_packed - record.first_queued) / scale,
-                "args": {"tensor": send.tensor, "bytes": record.payload_bytes, "frames": record.frames},
-            }
+            _slice(
+                f"{op.kind} {op.name}",
+                node.node,
+                start,
+                length,
+                inference=capture.inference,
+                macs_executed=op.macs_executed,
+                bytes_sent=op.bytes_sent,
+            )
         )
+        for name, ticks in (
+            ("wait", record.wait),
+            ("compute", record.compute),
+            ("send", record.send),
+        ):
+            if ticks:
+                events.append(_slice(name, node.node, start, ticks * scale, ticks=ticks))
+                start += ticks * scale
     return events
 
 
-def _name(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": text}}
+def _link_events(
+    manifest: Manifest, capture: InferenceCapture, node: NodeCapture, origin: float, scale: float
+) -> list[Event]:
+    """Exchanges from the first byte queued to the last one packed, never overlapping on a link."""
+    events = []
+    free: dict[int, int] = {}
+    sends = zip(manifest.programs[node.node].sends, node.routes, strict=True)
+    for send, route in sorted(sends, key=lambda pair: pair[1].last_packed):
+        if not route.payload_bytes:
+            continue
+        first = max(route.first_queued, free.get(send.receiver, node.start))
+        last = max(first, route.last_packed)
+        free[send.receiver] = last
+        events.append(
+            _slice(
+                f"exchange {send.exchange}: {send.tensor}",
+                _track(manifest, node.node, send.receiver),
+                origin + (first - node.start) * scale,
+                (last - first) * scale,
+                inference=capture.inference,
+                bytes=route.payload_bytes,
+                frames=route.frames,
+                queued_ticks=route.first_queued - node.start,
+            )
+        )
+    return events

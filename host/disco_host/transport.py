@@ -153,7 +153,8 @@ def _bridge(port: str, line: serial.SerialBase) -> Transport:
     def inwards() -> None:
         with contextlib.suppress(OSError):  # SerialException is one; the session sees the end
             while not stopped.is_set():
-                data = line.read(max(1, line.in_waiting))
+                data = line.read(1)
+                data += line.read(getattr(line, "in_waiting", 0))
                 if data:
                     theirs.sendall(data)
         with contextlib.suppress(OSError):

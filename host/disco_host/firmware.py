@@ -1,0 +1,36 @@
+"""Builds the firmware of all nodes of a bundle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from disco_firmware.build import FirmwareImage, build_node
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disco_firmware.bundle import Bundle
+
+
+def build_images(
+    bundle: Bundle, port: str, nodes: Sequence[int], *, sanitize: bool = False
+) -> tuple[FirmwareImage, ...]:
+    """Builds what is not up to date.
+
+    Args:
+        bundle: The bundle; the build goes below its `build` folder.
+        port: "board" or "posix".
+        nodes: Which ones.
+        sanitize: With ASan and UBSan ("posix" only).
+
+    Raises:
+        DiscoError: A tool is missing, the compiler fails, or the bundle cannot be written.
+    """
+    try:
+        return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
+    except PermissionError as error:
+        raise DiscoError(
+            f"firmware cannot be built in {error.filename}: {error.strerror}; copy the bundle to a "
+            "folder that you may write to"
+        ) from error
