@@ -22,15 +22,32 @@ if TYPE_CHECKING:
 POSIX_BOARD = "posix"
 
 
-def emulator_command(board: Board, image: Path, descriptors: dict[int, int]) -> list[str]:
-    """QEMU's command line: UART n of the machine is link n, over an inherited socket.
+def check_emulators(boards: Sequence[Board]) -> None:
+    """Can all of them be emulated here, and wired to each other?
 
     Raises:
-        DiscoError: The board is no emulated one.
+        DiscoError: A board is not an emulated one, lacks serial ports, or QEMU is not installed.
     """
+    for node, board in enumerate(boards):
+        emulator = board.emulator
+        if emulator is None:
+            raise DiscoError(
+                f"node {node} was exported for {board.name}, which is not emulated: export it for a qemu- target, or run "
+                "with --boards posix or a cluster file"
+            )
+        if board.max_nodes is not None and len(boards) > board.max_nodes:
+            raise DiscoError(
+                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has {len(boards)} nodes: "
+                "export it for fewer nodes"
+            )
+        if shutil.which(emulator.program) is None:
+            raise missing_program(emulator.program, emulator.apt_package, f"emulate {board.name}")
+
+
+def emulator_command(board: Board, image: Path, descriptors: dict[int, int]) -> list[str]:
+    """QEMU's command line: UART n of the machine is link n, over an inherited socket."""
     emulator = board.emulator
-    if emulator is None:
-        raise DiscoError(f"board {board.name} is not an emulated one: run with --boards posix or a cluster file")
+    assert emulator is not None  # check_emulators
     command = [emulator.program, "-M", emulator.machine, "-display", "none", "-monitor", "none"]
     command += [*emulator.arguments, "-kernel", str(image)]
     for link, descriptor in sorted(descriptors.items()):
@@ -68,15 +85,7 @@ def start_emulated(
     Raises:
         DiscoError: QEMU is not installed or a board is not an emulated one.
     """
-    for board in boards:
-        emulator = board.emulator
-        if emulator is not None and shutil.which(emulator.program) is None:
-            raise missing_program(emulator.program, emulator.apt_package, f"emulate {board.name}")
-        if board.max_nodes is not None and len(boards) > board.max_nodes:
-            raise DiscoError(
-                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has "
-                f"{len(boards)} nodes: export it for fewer nodes"
-            )
+    check_emulators(boards)
 
     def command(node: int, descriptors: dict[int, int]) -> list[str]:
         return emulator_command(boards[node], images[node], descriptors)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
 from disco_host.boards import NodeLine, open_cluster
-from disco_host.boards_local import POSIX_BOARD, start_emulated, start_posix
+from disco_host.boards_local import check_emulators, start_emulated, start_posix
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
 from disco_host.firmware import build_images
@@ -176,9 +176,10 @@ def _boards(
             yield lines
         return
     targets = bundle.manifest.targets
-    hosted = config.boards == POSIX or all(target == POSIX_BOARD for target in targets)
+    hosted = config.boards == POSIX
+    boards = [] if hosted else [load_board(target) for target in targets]
+    check_emulators(boards)
     progress.step("building the firmware")
-    boards = [load_board(target) for target in targets]
     port = "posix" if hosted else "board"
     images = [image.path for image in build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)]
     progress.step("booting the boards")

@@ -1,0 +1,236 @@
+"""Statistics, tables, JSON and timeline of a run."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from disco_firmware.manifest import (
+    Manifest,
+    ModelInfo,
+    NodeOp,
+    NodeOutput,
+    NodeProgram,
+    NodeSend,
+    OpInfo,
+    TensorInfo,
+)
+from disco_firmware.protocol import OpRecord, RouteRecord
+from disco_host.capture import InferenceCapture, NodeCapture
+from disco_host.measure import link_results, node_results
+from disco_host.report import describe, print_report
+from disco_host.results import Difference, RunResult
+from disco_host.run import schedule
+from disco_host.session import NodeFacts
+from disco_host.stats import Summary, summarise
+from disco_host.trace import chrome_trace
+
+
+def test_summary_takes_nearest_rank() -> None:
+    assert summarise([3]) == Summary(3, 3, 3, 3)
+    assert summarise([4, 1, 3, 2]) == Summary(2.5, 4, 1, 4)
+    assert summarise(list(range(1, 101))) == Summary(50.5, 95, 1, 100)
+    assert summarise(list(range(1, 22))).p95 == 20
+    with pytest.raises(ValueError, match="no samples"):
+        summarise([])
+
+
+@pytest.mark.parametrize(("inputs", "repeat", "warmup"), [(3, 2, 0), (3, 2, 2), (2, 3, 5), (5, 1, 1)])
+def test_neighbouring_inferences_differ(inputs: int, repeat: int, warmup: int) -> None:
+    order = schedule(inputs, repeat, warmup)
+    assert len(order) == warmup + inputs * repeat
+    assert order[warmup:] == list(range(inputs)) * repeat
+    assert all(a != b for a, b in itertools.pairwise(order))
+
+
+def test_one_input_can_only_repeat() -> None:
+    assert schedule(1, 3, 1) == [0, 0, 0, 0]
+
+
+def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
+    return NodeProgram(
+        node=node,
+        target="posix",
+        ops=(
+            NodeOp("conv", "CONV_2D", "c", channels, (1, 2, 2, len(channels)), 40, 1, 8, 10),
+            NodeOp("gather[0]", "SELECT_CHANNELS", "s", channels, (1, 2, 2, len(channels)), 0, 0, 0, 0),
+        ),
+        sends=(NodeSend(0, "c", 1 - node, 8),) if node == 0 else (),
+        outputs=(NodeOutput("c", channels),),
+        arena_bytes=100,
+        constant_bytes=10,
+    )
+
+
+MANIFEST = Manifest(
+    schema=1,
+    tool_version="0",
+    bundle_id="ab" * 16,
+    model=ModelInfo("net", "0", "0"),
+    nodes=2,
+    targets=("posix", "posix"),
+    input="x",
+    outputs=("c",),
+    tensors=(TensorInfo("c", 1, (1, 2, 2, 3), 1.0, 0, (0, 0, 1)),),
+    ops=(OpInfo(0, "conv", "CONV_2D", ("x",), "c", 300, 0, 0, 0),),
+    exchanges=(),
+    programs=(_program(0, (0, 1)), _program(1, (2,))),
+)
+
+
+def _capture(number: int) -> InferenceCapture:
+    ops = (
+        OpRecord(1000, 1100, 50 + number, 30, 10, 0),
+        OpRecord(1100, 1150, 40, 0, 0, 0),
+    )
+    routes = (RouteRecord(1020, 1090, 8, 1, 5 * number),)
+    return InferenceCapture(
+        inference=number,
+        input_index=0,
+        round_trip_s=0.001 * number,
+        nodes=(
+            NodeCapture(0, 1000, 1150 + number, (b"",), ops, routes),
+            NodeCapture(
+                1, 7000, 7300, (b"",), tuple(replace(op, start=op.start + 6000, end=op.end + 6000) for op in ops), ()
+            ),
+        ),
+    )
+
+
+def _facts(unit: str) -> tuple[NodeFacts, ...]:
+    rate = {"ns": 1_000_000_000, "cycles": 25_000_000, "instructions": 15_625_000}[unit]
+    return tuple(NodeFacts(node, "posix", "host", unit, rate, 0, 1, 0) for node in range(2))
+
+
+def _result(unit: str = "ns", difference: Difference | None = None) -> RunResult:
+    captures = [_capture(number) for number in (2, 3, 4)]
+    return RunResult(
+        bundle_id=MANIFEST.bundle_id,
+        model="net",
+        boards="posix",
+        nodes=node_results(MANIFEST, _facts(unit), captures),
+        links=link_results(MANIFEST, captures, _capture(1)),
+        host_round_trip_ms=summarise([capture.round_trip_s * 1000 for capture in captures]),
+        inferences=3,
+        warmup=1,
+        mismatches=1 if difference else 0,
+        bit_exact=difference is None,
+        checked="outputs",
+        first_difference=difference,
+        accuracy=2 / 3,
+    )
+
+
+def test_figures_of_a_node() -> None:
+    node = _result().nodes[0]
+    assert node.compute == Summary(93, 94, 92, 94)
+    assert node.wait == Summary(30, 30, 30, 30)
+    assert node.total == Summary(153, 154, 152, 154)
+    assert [(op.name, op.compute.median, op.bytes_sent) for op in node.ops] == [("conv", 53, 8), ("gather[0]", 40, 0)]
+    assert [op.macs_dense for op in node.ops] == [200, 0]  # 2 of 3 channels; gathers are not in the model
+    assert [op.macs_dense for op in _result().nodes[1].ops] == [100, 0]
+
+
+def test_links_count_measured_inferences_only() -> None:
+    there, back = _result().links
+    assert (there.sender, there.receiver, there.bytes, there.frames, there.retransmissions) == (0, 1, 24, 3, 15)
+    assert (back.sender, back.receiver, back.bytes, back.frames, back.retransmissions) == (1, 0, 0, 0, 0)
+
+
+def test_json_has_the_promised_keys() -> None:
+    data = json.loads(json.dumps(_result().to_json()))
+    promised = {"bundle_id", "nodes", "links", "host_round_trip_ms", "inferences", "mismatches", "bit_exact"}
+    assert promised <= set(data)
+    summary = {"median", "p95", "min", "max"}
+    node = data["nodes"][0]
+    assert {"node", "board", "unit", "total", "compute", "wait", "ops"} <= set(node)
+    assert all(set(node[key]) == summary for key in ("total", "compute", "wait"))
+    op = {"name", "kind", "macs_dense", "macs_executed", "compute", "wait", "bytes_sent"}
+    assert op <= set(node["ops"][0])
+    assert set(data["links"][0]) == {"from", "to", "bytes", "frames", "retransmissions"}
+    assert set(data["host_round_trip_ms"]) == summary
+
+
+def _printed(result: RunResult) -> str:
+    console = Console(file=io.StringIO(), width=140)
+    print_report(result, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_report_of_a_good_run() -> None:
+    text = _printed(_result())
+    assert "gather[0]" in text  # no markup
+    assert "medians in ns" in text
+    assert "Accuracy: 66.67 %" in text
+    assert "Bit-exact" in text
+    assert "4 inferences" in text
+    assert "NOT" not in text
+
+
+def test_instructions_are_never_time() -> None:
+    text = _printed(_result("instructions"))
+    assert "medians in instructions" in text
+    assert "no time" in text
+    times = [line for line in text.splitlines() if " ms" in line or " us" in line or " ns" in line]
+    assert len(times) == 1
+    assert "this PC's clock" in times[0]
+
+
+DIFFERENCE = Difference(2, 0, 0, 1, (0, 1, 0, 2), 17, -4, 3, 4, None, None)
+
+
+def test_report_of_a_bad_run() -> None:
+    text = " ".join(_printed(_result(difference=DIFFERENCE)).split())
+    assert "NOT bit-exact: 1 of 4 inferences differ" in text
+    assert "inference 2 (input 0), output 0 [0, 1, 0, 2] from node 1: expected 17, got -4; 3 of 4 values differ" in text
+
+
+def test_description_names_the_first_op() -> None:
+    named = describe(replace(DIFFERENCE, op="conv", op_node=1))
+    assert named.endswith("the first op that differs is conv on node 1")
+    inner = describe(replace(DIFFERENCE, output=-1, op="conv", op_node=0))
+    assert "outputs agree" in inner
+    assert inner.endswith("conv on node 0")
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("ns", 1e-3), ("cycles", 0.04), ("instructions", 1.0)])
+def test_trace_has_a_track_per_node_and_per_link(unit: str, scale: float) -> None:
+    trace = chrome_trace(MANIFEST, _result(unit), _capture(2), _capture(3))
+    events = json.loads(json.dumps(trace))["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert sorted(names.values())[0].startswith("link 0 to 1")
+    assert len(names) == 4
+    slices = [event for event in events if event["ph"] == "X"]
+    assert {event["pid"] for event in slices} <= set(names)
+    first = next(event for event in slices if event["pid"] == 1)
+    assert first["ts"] == 0  # node 1's clock says 7000
+    assert first["dur"] == pytest.approx(100 * scale)
+    exchange = next(event for event in slices if event["name"].startswith("exchange 0"))
+    assert exchange["ts"] == pytest.approx(20 * scale)
+    assert exchange["dur"] == pytest.approx(70 * scale)
+    assert exchange["args"]["bytes"] == 8
+    assert ("COUNTS" in trace["metadata"]["axis"]) == (unit == "instructions")
+    assert trace["metadata"]["units"] == {"node 0": unit, "node 1": unit}
+
+
+def test_trace_nests_parts_and_parts_inferences() -> None:
+    events = chrome_trace(MANIFEST, _result(), _capture(2), _capture(3))["traceEvents"]
+    node = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+    ops = [event for event in node if "inference" in event["args"]]
+    parts = [event for event in node if "ticks" in event["args"]]
+    assert [event["name"] for event in parts[:3]] == ["wait", "compute", "send"]
+    for part in parts:
+        inside = [
+            op
+            for op in ops
+            if op["ts"] <= part["ts"] + 1e-9 and part["ts"] + part["dur"] <= op["ts"] + op["dur"] + 1e-9
+        ]
+        assert len(inside) == 1
+    second = [op for op in ops if op["args"]["inference"] == 3]
+    assert second[0]["ts"] > max(op["ts"] + op["dur"] for op in ops if op["args"]["inference"] == 2)
