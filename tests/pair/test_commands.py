@@ -1,0 +1,291 @@
+"""disco-run and disco-flash as commands: exit codes, messages, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disco_firmware.build import build_node
+from disco_host.boards_local import emulator_command
+from disco_host.processes import ChildProcess
+from disco_targets.board import load_board
+from helpers.tiny_bundle import export_tiny
+
+MARK = "DISCO_TEST_MARK"
+TARGET = "qemu-mps2-an386"
+INPUT = (6, 5, 3)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny network for two emulated boards."""
+    return export_tiny(tmp_path_factory.mktemp("tiny") / "bundle", target=TARGET).path
+
+
+@pytest.fixture
+def mark() -> str:
+    return uuid.uuid4().hex
+
+
+def _command(command: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-m", f"disco_host.cli_{command}", *map(str, arguments)]
+
+
+def _call(command: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _command(command, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "200", **environment},
+    )
+
+
+def _refused(result: subprocess.CompletedProcess[str], *words: str, code: int = 1) -> None:
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in " ".join(result.stderr.split())
+
+
+def _marked_pids(mark: str) -> list[int]:
+    """Living processes that inherited our mark."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if f"{MARK}={mark}".encode() in _bytes(folder / "environ")
+    ]
+
+
+def _marked(mark: str) -> list[str]:
+    """Their command names."""
+    names = [_bytes(Path(f"/proc/{pid}/comm")).decode().strip() for pid in _marked_pids(mark)]
+    return [name for name in names if name]
+
+
+def _bytes(file: Path) -> bytes:
+    """Nothing where the process is gone, or not ours."""
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _wait_for_listeners(port: int, path: Path) -> None:
+    end = time.monotonic() + 30
+    while not path.exists() or f":{port:04X} 00000000:0000 0A" not in Path("/proc/net/tcp").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def _run_marked(bundle: Path, mark: str, *arguments: object) -> subprocess.Popen[str]:
+    command = _command("run", bundle, *arguments)
+    return subprocess.Popen(
+        command, env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def _wait_for(mark: str, name: str, count: int) -> None:
+    end = time.monotonic() + 60
+    while sum(found.startswith(name) for found in _marked(mark)) < count:
+        assert time.monotonic() < end, f"no {count} {name}"
+        time.sleep(0.01)
+
+
+def test_both_boards_and_both_files(bundle: Path, tmp_path: Path) -> None:
+    images = np.random.default_rng(1).uniform(-1, 1, (5, *INPUT)).astype(np.float32)
+    np.save(tmp_path / "inputs.npy", images)
+    for boards in ("emulated", "posix"):
+        report, trace = tmp_path / f"{boards}.json", tmp_path / f"{boards}.trace.json"
+        files = ["--json", report, "--trace", trace, "--keep-logs", tmp_path / boards]
+        more = ["--inputs", tmp_path / "inputs.npy", "--repeat", 2, "--check", "tensors"]
+        result = _call("run", bundle, "--boards", boards, *more, *files)
+        assert result.returncode == 0, result.stderr
+        assert "Bit-exact" in result.stdout
+        data = json.loads(report.read_text())
+        assert (data["inferences"], data["mismatches"], data["bit_exact"]) == (10, 0, True)
+        assert {node["unit"] for node in data["nodes"]} == {"instructions" if boards == "emulated" else "ns"}
+        assert json.loads(trace.read_text())["traceEvents"]
+        assert (tmp_path / boards / "node1.log").read_text().startswith("$ ")
+
+
+def test_two_runs_of_one_bundle_at_the_same_time(bundle: Path, mark: str) -> None:
+    runs = [_run_marked(bundle, mark, "--boards", "emulated", "--repeat", 3) for _ in range(2)]
+    for run in runs:
+        out, err = run.communicate(timeout=120)
+        assert run.returncode == 0, err
+        assert "Bit-exact" in out
+    assert _marked(mark) == []
+
+
+@pytest.mark.parametrize(("boards", "process"), [("emulated", "qemu"), ("posix", "node")])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_an_interrupted_run_leaves_nothing_running(
+    bundle: Path, mark: str, boards: str, process: str, number: signal.Signals
+) -> None:
+    run = _run_marked(bundle, mark, "--boards", boards, "--repeat", 100_000)
+    _wait_for(mark, process, 2)
+    run.send_signal(number)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == (130 if number != signal.SIGKILL else -signal.SIGKILL)
+    if number != signal.SIGKILL:
+        assert "disco-run: interrupted" in err
+        assert "Traceback" not in err
+    assert "Bit-exact" not in out
+    end = time.monotonic() + 10
+    while _marked(mark) and time.monotonic() < end:  # the kernel's part after SIGKILL
+        time.sleep(0.01)
+    assert _marked(mark) == []
+
+
+@pytest.mark.parametrize("delay", [0.15, 0.4, 0.8, 1.6])
+def test_ctrl_c_at_any_moment_leaves_nothing_running(bundle: Path, mark: str, delay: float) -> None:
+    run = _run_marked(bundle, mark, "--boards", "emulated", "--repeat", 100_000)
+    time.sleep(delay)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    assert run.returncode in (130, -signal.SIGINT)  # the latter while Python itself still starts
+    assert _marked(mark) == []
+
+
+def test_a_killed_board_is_named_with_its_signal(bundle: Path, mark: str) -> None:
+    run = _run_marked(bundle, mark, "--boards", "emulated", "--repeat", 100_000)
+    _wait_for(mark, "qemu", 2)
+    victims = [pid for pid in _marked_pids(mark) if b"node1.elf" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(victims) == 1
+    os.kill(victims[0], signal.SIGKILL)
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "node 1" in err
+    assert "was killed by SIGKILL" in " ".join(err.split())
+    assert _marked(mark) == []
+
+
+def test_a_changed_byte_is_refused(bundle: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(bundle, copy, ignore=shutil.ignore_patterns("build"))
+    source = copy / "node0" / "disco_model.c"
+    source.write_bytes(source.read_bytes()[:-2] + b" \n")
+    _refused(_call("run", copy, "--boards", "posix"), "disco_model.c was changed after the export")
+    _refused(_call("flash", copy), "disco_model.c was changed after the export")
+
+
+def test_a_bundle_of_another_version_is_refused(bundle: Path, tmp_path: Path) -> None:
+    data = json.loads((bundle / "bundle.json").read_text())
+    (tmp_path / "bundle.json").write_text(json.dumps({**data, "schema": 99}))
+    _refused(_call("run", tmp_path, "--boards", "posix"), "bundle.json has schema 99", "export the model again")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (["--boards", "emulated", "--repeat", "0"], "repeat is 0, it must be at least 1", 2),
+        (["--boards", "emulated", "--warmup", "-1"], "warmup is -1", 2),
+        (["--boards", "emulated", "--limit", "0"], "limit is 0", 2),
+        (["--boards", "emulated", "--deadline", "nan"], "deadline is nan s", 2),
+        (["--boards", "emulated", "--repeat", "many"], "invalid int value", 2),
+        ([], "--boards", 2),
+        (["--boards", "none.toml"], "cluster file none.toml does not exist", 1),
+        (["--boards", "emulated", "--inputs", "none.npy"], "inputs none.npy do not exist", 1),
+        (["--boards", "emulated", "--json", "/none/x.json"], "/none/x.json cannot be written", 1),
+    ],
+)
+def test_options_that_make_no_sense(bundle: Path, arguments: list[str], words: str, code: int) -> None:
+    _refused(_call("run", bundle, *arguments), words, code=code)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.zeros((2, 3, 6, 5), np.float32), "channels first (NCHW)"),
+        (np.zeros((2, 6, 5, 4), np.float32), "the model needs [n, 6, 5, 3]"),
+        (np.zeros((6, 5, 3), np.float32), "one sample [6, 5, 3] without a batch axis"),
+        (np.zeros((0, 6, 5, 3), np.float32), "hold no samples"),
+        (np.zeros((2, 6, 5, 3), np.uint8), "are uint8: give float32"),
+        (np.full((2, 6, 5, 3), 255, np.float32), "range from 255 to 255, the model's input holds"),
+        (np.full((2, 6, 5, 3), np.nan, np.float32), "NaN or infinity, the first at index (0, 0, 0, 0)"),
+    ],
+)
+def test_inputs_that_do_not_fit(bundle: Path, tmp_path: Path, array: np.ndarray, words: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    _refused(_call("run", bundle, "--boards", "emulated", "--inputs", tmp_path / "x.npy"), words)
+
+
+def test_labels_that_do_not_fit(bundle: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "labels.npy", np.zeros(3))
+    _refused(
+        _call("run", bundle, "--boards", "emulated", "--labels", tmp_path / "labels.npy"),
+        "give one whole number per input",
+    )
+
+
+def test_missing_tools_name_their_package(bundle: Path, tmp_path: Path) -> None:
+    empty = str(tmp_path)
+    _refused(
+        _call("run", bundle, "--boards", "emulated", PATH=empty),
+        "qemu-system-arm is not installed",
+        "apt install qemu-system-arm",
+    )
+    _refused(_call("run", bundle, "--boards", "posix", PATH=empty), "is not installed", "sudo apt install")
+    _refused(_call("flash", bundle, PATH=empty), "is not installed", "sudo apt install")
+
+
+def test_boards_that_somebody_else_started(bundle: Path, tmp_path: Path) -> None:
+    """A cluster file: one board behind a pyserial URL, one behind a unix socket."""
+    images = [build_node(bundle, node).path for node in range(2)]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    hosts = [f"tcp:127.0.0.1:{port}", f"unix:{tmp_path}/line"]
+    board = load_board(TARGET)
+    with ExitStack() as stack:
+        ends = socket.socketpair()
+        for node, (image, host, end) in enumerate(zip(images, hosts, ends, strict=True)):
+            command = emulator_command(board, image, {})
+            command += ["-serial", f"{host},server=on,wait=off"]
+            command += ["-chardev", f"socket,id=peer,fd={end.fileno()}", "-serial", "chardev:peer"]
+            child = ChildProcess(command, tmp_path / f"{node}.log", [end.fileno()])
+            stack.callback(child.stop)
+            end.close()
+        names = (f"socket://127.0.0.1:{port}", f"unix:{tmp_path}/line")
+        cluster = tmp_path / "cluster.toml"
+        cluster.write_text("".join(f'[[node]]\nboard = "{TARGET}"\nport = "{name}"\n' for name in names))
+        _wait_for_listeners(port, tmp_path / "line")
+        for _ in range(2):  # the boards outlive a run and take the next one
+            result = _call("run", bundle, "--boards", cluster, "--check", "tensors", "--json", tmp_path / "run.json")
+            assert result.returncode == 0, result.stderr
+            assert json.loads((tmp_path / "run.json").read_text())["boards"] == "cluster"
+        swapped = tmp_path / "swapped.toml"
+        swapped.write_text("".join(f'[[node]]\nboard = "{TARGET}"\nport = "{name}"\n' for name in reversed(names)))
+        _refused(_call("run", bundle, "--boards", swapped), "answers as node", "swap the ports")
+
+
+def test_posix_targets_are_not_emulated(tmp_path: Path) -> None:
+    single = export_tiny(tmp_path / "single", nodes=1).path
+    _refused(_call("run", single, "--boards", "emulated"), "node 0 was exported for posix, which is not emulated")
+    many = export_tiny(tmp_path / "one", nodes=1, target=TARGET).path
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[[node]]\nboard = "posix"\nport = "a"\n[[node]]\nboard = "posix"\nport = "b"\n')
+    _refused(_call("run", many, "--boards", cluster), "lists 2 nodes, the bundle has 1")
+
+
+def test_flash_builds_and_says_what_is_next(bundle: Path) -> None:
+    result = _call("flash", bundle)
+    assert result.returncode == 0, result.stderr
+    assert "node1.elf" in result.stdout
+    assert "nothing to flash" in result.stdout
+    result = _call("flash", bundle, "--node", 1, "--boards", "posix")
+    assert result.returncode == 0, result.stderr
+    assert "node0" not in result.stdout
+    _refused(_call("flash", bundle, "--node", 2), "nodes 0 to 1", code=2)
