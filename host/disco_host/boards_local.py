@@ -37,8 +37,8 @@ def check_emulators(boards: Sequence[Board]) -> None:
             )
         if board.max_nodes is not None and len(boards) > board.max_nodes:
             raise DiscoError(
-                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has {len(boards)} nodes: "
-                "export it for fewer nodes"
+                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has {len(boards)} "
+                "nodes: export it for fewer nodes"
             )
         if shutil.which(emulator.program) is None:
             raise missing_program(emulator.program, emulator.apt_package, f"emulate {board.name}")

@@ -84,6 +84,4 @@ def _strip_notes(proto: Any) -> None:
 
 
 def _missing(error: ImportError) -> DiscoError:
-    return DiscoError(
-        f"exporting ONNX needs the package {error.name or error}: pip install 'disco-edge[prune]'"
-    )
+    return DiscoError(f"exporting ONNX needs the package {error.name or error}: pip install 'disco-edge[prune]'")

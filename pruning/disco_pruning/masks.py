@@ -98,9 +98,7 @@ def bake(model: nn.Module) -> nn.Module:
             continue
         parametrisations = getattr(module, "parametrizations")  # noqa: B009 - set at run time
         if len(parametrisations) > 1 or len(parametrisations["weight"]) > 1:
-            raise DiscoError(
-                f"layer '{name}' has parametrisations beside its mask: remove them before baking"
-            )
+            raise DiscoError(f"layer '{name}' has parametrisations beside its mask: remove them before baking")
         _replace_by_plain_weight(module)
     return model
 

@@ -117,9 +117,7 @@ def _is_mixing(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear)
 
 
-def _mixing_layer(
-    node: fx.Node, module: Any, owners: dict[fx.Node, Owners | None], nodes: int
-) -> MixingLayer:
+def _mixing_layer(node: fx.Node, module: Any, owners: dict[fx.Node, Owners | None], nodes: int) -> MixingLayer:
     """The layer at a traced call; a flattened input repeats each owner for its pixels."""
     name, source = str(node.target), node.all_input_nodes[0]
     out_channels, in_channels = module.weight.shape[:2]
@@ -137,9 +135,7 @@ def _mixing_layer(
     return MixingLayer(name, module, source.name, in_owners, out_owners)
 
 
-def _local_owners(
-    node: fx.Node, modules: dict[str, nn.Module], owners: dict[fx.Node, Owners | None]
-) -> Owners | None:
+def _local_owners(node: fx.Node, modules: dict[str, nn.Module], owners: dict[fx.Node, Owners | None]) -> Owners | None:
     """The owners behind a layer that works channel by channel."""
     inputs = [owners[source] for source in node.all_input_nodes]
     if node.op == "call_module":
@@ -165,6 +161,4 @@ def _local_owners(
 
 
 def _is_depthwise(module: nn.Module) -> bool:
-    return (
-        isinstance(module, nn.Conv2d) and module.groups == module.in_channels == module.out_channels
-    )
+    return isinstance(module, nn.Conv2d) and module.groups == module.in_channels == module.out_channels

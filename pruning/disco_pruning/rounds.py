@@ -106,9 +106,7 @@ def _candidates(layer: MixingLayer) -> Tensor:
 
 def _kept_sub_rows(group: tuple[MixingLayer, ...], sparsity: float) -> Tensor:
     """[in, nodes] bool: the sub-rows of one exchange that survive, the diagonal included."""
-    norms = torch.stack(
-        [sub_row_norms(layer.module.weight, layer.out_owners) for layer in group]
-    ).sum(0)
+    norms = torch.stack([sub_row_norms(layer.module.weight, layer.out_owners) for layer in group]).sum(0)
     candidates = _candidates(group[0])
     order = [(float(norms[i, k]), int(i), int(k)) for i, k in candidates.nonzero()]
     count = int(sparsity * len(order) + 0.5)

@@ -62,9 +62,7 @@ def test_equals_the_whole_network(count: int, tmp_path: Path, library: Path) -> 
 
 
 @pytest.mark.parametrize("slow", [(0, 400), (400, 0)])
-def test_fast_node_does_not_overrun_slow_one(
-    slow: tuple[int, int], tmp_path: Path, library: Path
-) -> None:
+def test_fast_node_does_not_overrun_slow_one(slow: tuple[int, int], tmp_path: Path, library: Path) -> None:
     network = Network(2)
     with start_mesh(build_mesh(network, tmp_path, library), slow) as nodes:
         connect_all(nodes, session=3)

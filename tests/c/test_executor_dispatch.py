@@ -132,9 +132,7 @@ def window_rows(height: int, window: tuple[int, ...], rows: int) -> list[int]:
     last = []
     for row in range(rows):
         taps = [row * stride + tap * dilation - pad for tap in range(kernel)]
-        last.append(
-            min(max(*taps, 0), height - 1) if len(taps) > 1 else min(max(taps[0], 0), height - 1)
-        )
+        last.append(min(max(*taps, 0), height - 1) if len(taps) > 1 else min(max(taps[0], 0), height - 1))
     return last
 
 
@@ -158,9 +156,7 @@ def test_last_input_row(library: Path, tmp_path: Path) -> None:
         struct = f"{{{kernel}, 1, {stride}, 1, {dilation}, 1, {pad}, 0}}"
         rows = (height + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
         y = source.tensor(rows, 5, 2)
-        source.op(
-            "CONV_2D", [(x, 2)], y, f"disco_conv2d_t {{{struct}, {zeros}, NULL, 0, {requant}}}"
-        )
+        source.op("CONV_2D", [(x, 2)], y, f"disco_conv2d_t {{{struct}, {zeros}, NULL, 0, {requant}}}")
         params = f"{{{struct}, {zeros}, NULL, NULL, 1, 0, {requant}}}"
         source.op("DEPTHWISE_CONV_2D", [(x, 2)], y, f"disco_depthwise_conv2d_t {params}")
         source.op("MAX_POOL_2D", [(x, 2)], y, f"disco_pool2d_t {{{struct}, -128, 127}}")
@@ -227,9 +223,7 @@ UNSOUND = {
     "too many nodes": lambda s: setattr(s, "node_count", 9),
     "buffer beyond the arena": set_field("tensors", 2, "offset", 1000),
     "tensor without rows": set_field("tensors", 0, "height", 0),
-    "huge tensor": lambda s: [
-        setattr(s.tensors[0], n, 65535) for n in ("height", "width", "channels")
-    ],
+    "huge tensor": lambda s: [setattr(s.tensors[0], n, 65535) for n in ("height", "width", "channels")],
     "op reads past the pixel": lambda s: set_op(s, 0, inputs=[(0, 3)]),
     "op reads no tensor": lambda s: set_op(s, 0, inputs=[(3, 2)]),
     "op writes no tensor": lambda s: set_op(s, 0, output=3),
@@ -246,9 +240,7 @@ UNSOUND = {
     "receive past the pixel": set_field("receives", 0, "count", 3),
     "receive from oneself": set_field("receives", 0, "peer", 0),
     "receives out of order": lambda s: [setattr(s.receives[i], "exchange", 1 - i) for i in (0, 1)],
-    "buffers open out of order": lambda s: [
-        setattr(s.receives[i], "open_op", 1 - i) for i in (0, 1)
-    ],
+    "buffers open out of order": lambda s: [setattr(s.receives[i], "open_op", 1 - i) for i in (0, 1)],
     "receive opens past the last op": set_field("receives", 1, "open_op", 2),
     "unknown input": lambda s: setattr(s, "inputs", [3]),
     "unknown output": lambda s: setattr(s, "outputs", [3]),

@@ -132,9 +132,7 @@ def where(error: protocol.ErrorReport) -> tuple[int, int, int, int]:
     return (error.status, error.op, error.exchange, error.peer)
 
 
-def fail_after(
-    node: Node, peer: Peer, network: Network, exchange: int, rows: int
-) -> protocol.ErrorReport:
+def fail_after(node: Node, peer: Peer, network: Network, exchange: int, rows: int) -> protocol.ErrorReport:
     """Everything before `exchange` is sent, then only `rows` rows of it."""
     whole = network.whole(X)
     node.ask_run(1, X, deadline_ms=200)
@@ -230,9 +228,7 @@ def test_silent_peer_at_connect(network: Network, program: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("early", [True, False])
-def test_wrong_greeting(
-    network: Network, program: Path, greeting: bytes, status: Status, early: bool
-) -> None:
+def test_wrong_greeting(network: Network, program: Path, greeting: bytes, status: Status, early: bool) -> None:
     with start_with_peer(program) as (node, peer):
         if early:
             peer.line.send(Opcode.PEER_HELLO, greeting)
@@ -341,9 +337,7 @@ def test_host_mistake(network: Network, pair: tuple[Node, Peer], name: str) -> N
         node.host.send(opcode, payload)
     error = node.expect_error()
     assert where(error) == report(Status.ERR_PROTOCOL, NO_INDEX, NO_INDEX, NO_PEER)
-    assert error.missing_bytes == {"run without input": 189, "run with half the input": 89}.get(
-        name, 0
-    )
+    assert error.missing_bytes == {"run without input": 189, "run with half the input": 89}.get(name, 0)
     assert_recovers(network, node, peer)
 
 
@@ -351,9 +345,7 @@ def test_host_mistake(network: Network, pair: tuple[Node, Peer], name: str) -> N
 def test_host_message_before_its_time(program: Path, opcode: int) -> None:
     with start_with_peer(program) as (node, _):
         node.host.send(opcode, bytes({Opcode.CONNECT: 5, Opcode.INPUT: 9, Opcode.RUN: 12}[opcode]))
-        assert where(node.expect_error()) == report(
-            Status.ERR_PROTOCOL, NO_INDEX, NO_INDEX, NO_PEER
-        )
+        assert where(node.expect_error()) == report(Status.ERR_PROTOCOL, NO_INDEX, NO_INDEX, NO_PEER)
 
 
 def test_host_speaks_in_the_middle_of_a_run(network: Network, pair: tuple[Node, Peer]) -> None:
@@ -445,9 +437,7 @@ def random_messages(rng: random.Random, session: int, source: int) -> bytes:
         opcode = rng.choice([*Opcode, rng.randrange(256)])
         if opcode == Opcode.HELLO:
             continue
-        words = [
-            rng.choice([0, 1, 2, 4, 8, 0xFFFF, 0xFFFFFFFF, rng.getrandbits(32)]) for _ in range(3)
-        ]
+        words = [rng.choice([0, 1, 2, 4, 8, 0xFFFF, 0xFFFFFFFF, rng.getrandbits(32)]) for _ in range(3)]
         payload = struct.pack("<IHHI", words[0], words[1] & 0xFFFF, 0, words[2])
         payload = (payload + rng.randbytes(rng.randrange(228)))[: rng.choice([8, 12, 20, 240])]
         wire += frame(opcode, source, 0, session, sequence % 256, payload)

@@ -37,9 +37,7 @@ def cases_of() -> dict[str, list[Case]]:
 
 
 @pytest.fixture(scope="session", params=[*HOST_BUILDS, *EMULATED_BUILDS])
-def driver(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Sequence[str]:
+def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sequence[str]:
     """The command that runs the test program of one build."""
     output = tmp_path_factory.mktemp("driver") / "kernel_driver"
     if request.param in HOST_BUILDS:

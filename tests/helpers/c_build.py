@@ -38,9 +38,7 @@ def tool(name: str) -> str:
     return path
 
 
-def compile_c(
-    compiler: str, sources: Sequence[Path], output: Path, flags: Sequence[str] = ()
-) -> Path:
+def compile_c(compiler: str, sources: Sequence[Path], output: Path, flags: Sequence[str] = ()) -> Path:
     """Compiles with all warnings as errors; fails the test with what the compiler said."""
     command = [tool(compiler), *WARNINGS, *flags, f"-I{RUNTIME / 'include'}"]
     command += [str(source) for source in sources] + ["-o", str(output)]

@@ -55,9 +55,7 @@ def conv2d_case(rng: Generator) -> Case:
         [source, layer.filter, layer.bias_tensor(source), output],
         _convolution_ops("CONV_2D", "Conv2DOptions", window, activation),
     )
-    return _convolution_case(
-        rng, "conv2d", window, layer, source, output, activation, data, expected, ()
-    )
+    return _convolution_case(rng, "conv2d", window, layer, source, output, activation, data, expected, ())
 
 
 def padded_conv2d_case(rng: Generator) -> Case:
@@ -93,9 +91,7 @@ def padded_conv2d_case(rng: Generator) -> Case:
         ],
     )
     window = Window(kernel, stride, (1, 1), (top, left), tflite.Padding.VALID, padded[1:3])
-    return _convolution_case(
-        rng, "conv2d", window, layer, source, output, activation, data, expected, ()
-    )
+    return _convolution_case(rng, "conv2d", window, layer, source, output, activation, data, expected, ())
 
 
 def depthwise_conv2d_case(rng: Generator) -> Case:
@@ -110,9 +106,7 @@ def depthwise_conv2d_case(rng: Generator) -> Case:
     output = layer_output(rng, layer, source, depth, (1, *window.out_size, out_channels))
     activation = random_fused(rng)
     ops = _convolution_ops("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", window, activation)
-    data, expected = run_reference(
-        rng, [source, layer.filter, layer.bias_tensor(source), output], ops
-    )
+    data, expected = run_reference(rng, [source, layer.filter, layer.bias_tensor(source), output], ops)
     index: npt.NDArray[np.uint16] | None = None
     if rng.random() < 0.4:
         # The same channels stored in another order: reading through the index undoes it.
@@ -184,9 +178,7 @@ def add_case(rng: Generator) -> Case:
     values: dict[str, int | float] = {"FusedActivationFunction": activation_code(activation)}
     data = [random_values(rng, shape), random_values(rng, shape)]
     expected = reference([*inputs, output], [Op("ADD", (0, 1), (2,), "AddOptions", values)], data)
-    p = q.add_parameters(
-        inputs[0].quantisation, inputs[1].quantisation, output.quantisation, activation
-    )
+    p = q.add_parameters(inputs[0].quantisation, inputs[1].quantisation, output.quantisation, activation)
     multipliers = (p.input1, p.input2, p.output)
     params = (
         *(p.input1_zero_point, p.input2_zero_point, p.output_zero_point),
@@ -220,9 +212,7 @@ def mean_case(rng: Generator) -> Case:
     axes = Tensor((2,), data=np.array([1, 2] if rng.random() < 0.7 else [2, 1], np.int32))
     data = random_values(rng, shape, near=0.3)
     values: dict[str, int | float] = {"KeepDims": int(keep)}
-    expected = reference(
-        [source, axes, output], [Op("MEAN", (0, 1), (2,), "ReducerOptions", values)], [data]
-    )
+    expected = reference([source, axes, output], [Op("MEAN", (0, 1), (2,), "ReducerOptions", values)], [data])
     p = q.mean_parameters(source.quantisation, output.quantisation, shape[1] * shape[2])
     params = (
         *(p.input_zero_point, p.output_zero_point),
@@ -262,9 +252,7 @@ def copy_channels_case(rng: Generator) -> Case:
     op = Op("CONCATENATION", (0, 1), (2,), "ConcatenationOptions", {"Axis": 3})
     expected = reference([source, other, output], [op], data)
     params = (0, shape[3])
-    return finish_case(
-        rng, "copy_channels", params, (), [planes(v) for v in data], planes(expected)
-    )
+    return finish_case(rng, "copy_channels", params, (), [planes(v) for v in data], planes(expected))
 
 
 def select_channels_case(rng: Generator) -> Case:
@@ -359,9 +347,7 @@ def _convolution_case(
     extra: tuple[int, ...],
     index: npt.NDArray[np.uint16] | None = None,
 ) -> Case:
-    requantisation = q.convolution_requantisation(
-        source.scale, layer.channel_scales, *output.quantisation, activation
-    )
+    requantisation = q.convolution_requantisation(source.scale, layer.channel_scales, *output.quantisation, activation)
     params = (
         *window.params,
         source.zero_point,
@@ -388,9 +374,7 @@ def _pool_case(rng: Generator, kind: str, kernel: str) -> Case:
         "FilterWidth": window.size[1],
         "FusedActivationFunction": activation_code(activation),
     }
-    data, expected = run_reference(
-        rng, [source, output], [Op(kind, (0,), (1,), "Pool2DOptions", values, 2)]
-    )
+    data, expected = run_reference(rng, [source, output], [Op(kind, (0,), (1,), "Pool2DOptions", values, 2)])
     limits = q.activation_range(activation, *output.quantisation)
     params = (*window.params, limits.minimum, limits.maximum)
     return finish_case(rng, kernel, params, (), [planes(data)], planes(expected))

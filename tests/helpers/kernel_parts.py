@@ -164,16 +164,12 @@ def random_values(rng: Generator, shape: Sequence[int], near: float = 0.0) -> In
     return rng.integers(-128, 128, tuple(shape)).astype(np.int8)
 
 
-def reference(
-    tensors: Sequence[Tensor], ops: Sequence[Op], inputs: Sequence[Int8Array]
-) -> Int8Array:
+def reference(tensors: Sequence[Tensor], ops: Sequence[Op], inputs: Sequence[Int8Array]) -> Int8Array:
     content = build(tensors, ops, [ops[-1].outputs[0]])
     return ReferenceModel(content).run(inputs)[0]
 
 
-def run_reference(
-    rng: Generator, tensors: Sequence[Tensor], ops: Sequence[Op]
-) -> tuple[Int8Array, Int8Array]:
+def run_reference(rng: Generator, tensors: Sequence[Tensor], ops: Sequence[Op]) -> tuple[Int8Array, Int8Array]:
     """Random data for tensor 0, and the output."""
     data = random_values(rng, tensors[0].shape)
     return data, reference(tensors, ops, [data])
@@ -197,9 +193,7 @@ def finish_case(
     rng: Generator,
     kernel: str,
     params: tuple[int, ...],
-    arrays: tuple[
-        npt.NDArray[np.int8] | npt.NDArray[np.int32] | npt.NDArray[np.uint16] | None, ...
-    ],
+    arrays: tuple[npt.NDArray[np.int8] | npt.NDArray[np.int32] | npt.NDArray[np.uint16] | None, ...],
     inputs: Sequence[Int8Array],
     expected: Int8Array,
     *,

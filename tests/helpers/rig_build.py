@@ -38,9 +38,7 @@ def build_node(source: ModelSource, directory: Path, library: Path) -> Path:
     return c_build.compile_c("gcc", [model, MAIN, library], directory / f"node{source.node}", FLAGS)
 
 
-def build_mesh(
-    network: Network, directory: Path, library: Path, open_ops: Sequence[int] = (0, 2, 0, 0)
-) -> list[Path]:
+def build_mesh(network: Network, directory: Path, library: Path, open_ops: Sequence[int] = (0, 2, 0, 0)) -> list[Path]:
     """The programs of all nodes of a network."""
     sources = [network.program(node, open_ops) for node in range(network.nodes)]
     return [build_node(source, directory, library) for source in sources]

@@ -43,9 +43,7 @@ def cobs_decode(encoded: bytes) -> bytes:
     return raw[:-1]
 
 
-def frame(
-    opcode: int, source: int, destination: int, session: int, sequence: int, payload: bytes
-) -> bytes:
+def frame(opcode: int, source: int, destination: int, session: int, sequence: int, payload: bytes) -> bytes:
     """A whole frame as it goes over the wire."""
     header = struct.pack("<6BH", opcode, source, destination, session, sequence, 0, len(payload))
     covered = header + payload
@@ -71,9 +69,7 @@ class Line:
 
     def send(self, opcode: int, payload: bytes = b"") -> None:
         """A sequenced message."""
-        self.sock.sendall(
-            frame(opcode, self.own, self.node, self.session, self.sent % 256, payload)
-        )
+        self.sock.sendall(frame(opcode, self.own, self.node, self.session, self.sent % 256, payload))
         self.sent += 1
 
     def send_unsequenced(self, opcode: int, payload: bytes, session: int) -> None:
@@ -147,9 +143,7 @@ def parse_result(messages: Sequence[tuple[int, bytes]]) -> Result:
             }[Opcode(opcode)]
             _, first, count = struct.unpack_from("<IHH", payload)
             assert (first, len(payload)) == (len(table), 8 + count * size)
-            table += [
-                record.unpack(payload[8 + i * size : 8 + (i + 1) * size]) for i in range(count)
-            ]
+            table += [record.unpack(payload[8 + i * size : 8 + (i + 1) * size]) for i in range(count)]
     outputs = {index: np.frombuffer(data, np.int8) for index, data in streams.items()}
     return Result(outputs, ops, routes, protocol.Done.unpack(messages[-1][1]))
 
@@ -191,9 +185,7 @@ class Node:
         assert got == opcode
         return payload
 
-    def ask_run(
-        self, inference: int, x: npt.NDArray[np.int8], deadline_ms: int = 10_000, flags: int = 1
-    ) -> None:
+    def ask_run(self, inference: int, x: npt.NDArray[np.int8], deadline_ms: int = 10_000, flags: int = 1) -> None:
         """INPUT and RUN; the answer comes with `result`."""
         for part in protocol.InputPart.split(0, x.tobytes()):
             self.host.send(Opcode.INPUT, part.pack())
@@ -227,9 +219,7 @@ def run_all(nodes: Sequence[Node], inference: int, x: npt.NDArray[np.int8]) -> l
 
 
 @contextlib.contextmanager
-def start_node(
-    program: Path, index: int, peers: Sequence[socket.socket], slow_us: int = 0
-) -> Iterator[Node]:
+def start_node(program: Path, index: int, peers: Sequence[socket.socket], slow_us: int = 0) -> Iterator[Node]:
     """Starts a node; `peers` are its ends of the lines to its peers, in rising order.
 
     At the end the host's line is closed and the node must exit with 0, as it does when no
@@ -239,9 +229,7 @@ def start_node(
     ends = [its, *peers]
     command = [str(program), *(str(end.fileno()) for end in ends)]
     command += ["--slow", str(slow_us)] if slow_us else []
-    process = subprocess.Popen(
-        command, pass_fds=[end.fileno() for end in ends], stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen(command, pass_fds=[end.fileno() for end in ends], stderr=subprocess.PIPE)
     for end in ends:
         end.close()
     try:
@@ -286,9 +274,7 @@ def _carry(source: socket.socket, sink: socket.socket, one_in: int, rng: random.
 
 
 @contextlib.contextmanager
-def start_mesh(
-    programs: Sequence[Path], slow_us: Sequence[int] = (), damage_one_in: int = 0
-) -> Iterator[list[Node]]:
+def start_mesh(programs: Sequence[Path], slow_us: Sequence[int] = (), damage_one_in: int = 0) -> Iterator[list[Node]]:
     """Starts all nodes with a line between each two; one byte in so many is damaged on its way."""
     count = len(programs)
     ends: list[dict[int, socket.socket]] = [{} for _ in programs]

@@ -58,9 +58,7 @@ class ModelSource:
     constants: list[str] = field(default_factory=list)
     arena_bytes: int = 0
 
-    def tensor(
-        self, height: int, width: int, channels: int, halo: int = 0, over: int | None = None
-    ) -> int:
+    def tensor(self, height: int, width: int, channels: int, halo: int = 0, over: int | None = None) -> int:
         """Adds a tensor behind all others, or over the buffer of tensor `over`."""
         offset = self.arena_bytes if over is None else self.tensors[over].offset
         end = offset + height * width * (channels + halo)
@@ -117,9 +115,7 @@ class ModelSource:
                 lines.append(f"static const {c_type} params{index}[] = {{{value}}};")
                 pointer = f"params{index}"
             kind = kind if kind.isdigit() else f"DISCO_OP_{kind}"
-            rows.append(
-                f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}}},"
-            )
+            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}}},")
         return [*lines, "static const disco_op_t ops[] = {", *rows, "};"]
 
     def _routes(self) -> list[str]:
@@ -132,8 +128,7 @@ class ModelSource:
                 f" {len(send.channels)}, channels{index}}},"
             )
         receives = [
-            f"{{{r.exchange}, {r.tensor}, {r.open_op}, {r.peer}, {r.count}, {r.first_channel}}},"
-            for r in self.receives
+            f"{{{r.exchange}, {r.tensor}, {r.open_op}, {r.peer}, {r.count}, {r.first_channel}}}," for r in self.receives
         ]
         lines += ["static const disco_send_t sends[] = {", *(sends or ["{0}"]), "};"]
         return [*lines, "static const disco_receive_t receives[] = {", *(receives or ["{0}"]), "};"]

@@ -79,9 +79,7 @@ class Layer:
         scale = source.array("int32_t", self.multiplier[rows])
         shift = source.array("int8_t", self.shift[rows])
         kernel = self.weights.shape[1]
-        window = (
-            f"{{{kernel}, {kernel}, {self.stride}, {self.stride}, 1, 1, {self.pad}, {self.pad}}}"
-        )
+        window = f"{{{kernel}, {kernel}, {self.stride}, {self.stride}, 1, 1, {self.pad}, {self.pad}}}"
         requant = f"{{{scale}, {shift}, {self.output_zero_point}, -128, 127}}"
         tail = f"{weights}, {bias}, {self.input_zero_point}, {requant}}}"
         flat = kernel == 1
@@ -125,9 +123,7 @@ class Network:
         z = ZERO_POINTS
         self.conv_a = self._layer(rng, WIDE, CHANNELS, 3, (1, 1), (z["x"], z["a"]))
         self.conv_b = self._sparse(self._layer(rng, WIDE, WIDE, 3, (1, 1), (z["a"], z["b"])), WIDE)
-        self.conv_d = self._sparse(
-            self._layer(rng, NARROW, WIDE, 3, (2, 1), (z["s"], z["d"])), NARROW
-        )
+        self.conv_d = self._sparse(self._layer(rng, NARROW, WIDE, 3, (2, 1), (z["s"], z["d"])), NARROW)
         self.dense = self._layer(rng, CLASSES, NARROW, 1, (1, 0), (z["d"], z["y"]))
         self.add = AddScales()
 
@@ -188,9 +184,7 @@ class Network:
 
     def program(self, node: int, open_ops: Sequence[int] = (0, 2, 0, 0)) -> ModelSource:
         """One node's model. With `open_ops` too early it shows what credit is for."""
-        wide, narrow, classes = (
-            list(map(int, self.owned[n][node])) for n in (WIDE, NARROW, CLASSES)
-        )
+        wide, narrow, classes = (list(map(int, self.owned[n][node])) for n in (WIDE, NARROW, CLASSES))
         peers = [k for k in range(self.nodes) if k != node]
         halos = [[c for j in peers for c in self._route(e, j, node)] for e in range(EXCHANGES)]
         source = ModelSource(node, self.nodes, EXCHANGES if self.nodes > 1 else 0)
@@ -248,9 +242,7 @@ class Network:
             gathered = classes + halos[3]
             order = [gathered.index(c) for c in reversed(range(CLASSES))]
             index = source.array("uint16_t", order)
-            source.op(
-                "SELECT_CHANNELS", [(y, CLASSES)], out, f"disco_select_channels_t {{{index}}}"
-            )
+            source.op("SELECT_CHANNELS", [(y, CLASSES)], out, f"disco_select_channels_t {{{index}}}")
 
 
 def random_input(seed: int) -> Int8:

@@ -70,9 +70,7 @@ class Peer:
 
 
 @contextlib.contextmanager
-def start_with_peer(
-    program: Path, session: int = 9, slow_us: int = 0
-) -> Iterator[tuple[Node, Peer]]:
+def start_with_peer(program: Path, session: int = 9, slow_us: int = 0) -> Iterator[tuple[Node, Peer]]:
     """Node 0 with us as its peer, both greeted by the host but not yet connected."""
     ours, its = socket.socketpair()
     with ours, start_node(program, 0, [its], slow_us) as node:
@@ -106,8 +104,7 @@ def honest_run(network: Network, node: Node, peer: Peer, inference: int, x: Int8
     for exchange in range(EXCHANGES):
         peer.send_when_opened(inference, exchange, network.stream(exchange, 1, 0, whole))
     while len(peer.received) < EXCHANGES - 1 or any(
-        len(data) < len(network.stream(exchange, 0, 1, whole))
-        for exchange, data in peer.received.items()
+        len(data) < len(network.stream(exchange, 0, 1, whole)) for exchange, data in peer.received.items()
     ):
         peer.take(inference)
     return node.result()

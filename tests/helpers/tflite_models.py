@@ -120,9 +120,7 @@ def _tensor(builder: flatbuffers.Builder, index: int, tensor: Tensor) -> int:
             ZeroPoint=zero_points,
             QuantizedDimension=tensor.axis,
         )
-    return _table(
-        builder, "Tensor", Shape=shape, Type=_TYPES[dtype], Buffer=index + 1, Name=name, **values
-    )
+    return _table(builder, "Tensor", Shape=shape, Type=_TYPES[dtype], Buffer=index + 1, Name=name, **values)
 
 
 def _operator(builder: flatbuffers.Builder, index: int, op: Op) -> int:

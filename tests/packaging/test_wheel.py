@@ -103,17 +103,13 @@ def run_checked(*command: str | Path, cwd: Path) -> None:
 def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from the source distribution, as a user of the index gets it."""
     folder = tmp_path_factory.mktemp("dist")
-    run_checked(
-        sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ".", cwd=repository
-    )
+    run_checked(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ".", cwd=repository)
     (path,) = folder.glob("disco_edge-*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
-def environment(
-    wheel: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Environment:
+def environment(wheel: Path, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     folder = tmp_path_factory.mktemp("clean") / "venv"
     run_checked(sys.executable, "-m", "venv", folder, cwd=repository)
     constraints = repository / "requirements" / "constraints.txt"
@@ -140,9 +136,7 @@ def source_files(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_file_of_the_packages_is_installed_and_opens(
-    environment: Environment, repository: Path
-) -> None:
+def test_every_file_of_the_packages_is_installed_and_opens(environment: Environment, repository: Path) -> None:
     # importlib.resources imports the package, and disco_pruning is PyTorch through and through.
     packages = sorted(set(FOLDERS) - {"disco_pruning"})
     installed = environment.json(LIST_RESOURCES, *packages)
@@ -162,9 +156,7 @@ def test_every_module_imports_with_what_its_extra_allows(environment: Environmen
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_start_without_a_framework(
-    environment: Environment, command: str, tmp_path: Path
-) -> None:
+def test_commands_start_without_a_framework(environment: Environment, command: str, tmp_path: Path) -> None:
     # Whoever so much as tries to import one of these ends with an exit code of its own.
     for framework in ("tensorflow", "torch", "onnx2tf"):
         (tmp_path / f"{framework}.py").write_text("import os\nos._exit(99)\n")

@@ -124,9 +124,7 @@ def test_sparsity_is_the_fraction_of_zero_sub_rows_of_the_weights(network, nodes
     plan = plan_pruning(network, nodes)
     prune(plan, sparsity)
     for layer in plan.prunable:
-        zero = naive_zero_sub_rows(
-            layer.module.weight.detach().numpy(), layer.in_owners, layer.out_owners
-        )
+        zero = naive_zero_sub_rows(layer.module.weight.detach().numpy(), layer.in_owners, layer.out_owners)
         total = len(layer.in_owners) * (nodes - 1)
         assert len(zero) == int(sparsity * total + 0.5)
         assert communication_sparsity(layer) == pytest.approx(len(zero) / total)

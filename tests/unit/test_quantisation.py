@@ -75,9 +75,7 @@ def test_an_activation_bound_beyond_int32_is_refused() -> None:
 
 
 @given(SCALES, SCALES, st.integers(1, 1 << 20))
-def test_the_mean_multiplier_is_the_ratio_over_the_count(
-    scale: float, out_scale: float, pixels: int
-) -> None:
+def test_the_mean_multiplier_is_the_ratio_over_the_count(scale: float, out_scale: float, pixels: int) -> None:
     m = q.mean_parameters((scale, 3), (out_scale, -5), pixels).multiplier
     exact = scale / out_scale / pixels
     # Rounded down, and coarser where the right shift would pass 31.
@@ -103,9 +101,7 @@ def test_softmax_differences_within_the_radius_do_not_overflow(scale: float, bet
 def test_softmax_refuses_a_vanishing_scale_and_caps_a_huge_one() -> None:
     with pytest.raises(DiscoError, match="SOFTMAX"):
         q.softmax_parameters(2.0**-27, 1.0)
-    assert q.softmax_parameters(100.0, 1.0) == q.SoftmaxParameters(
-        q.Multiplier(q.INT32_MAX, 31), diff_min=0
-    )
+    assert q.softmax_parameters(100.0, 1.0) == q.SoftmaxParameters(q.Multiplier(q.INT32_MAX, 31), diff_min=0)
 
 
 # Which precision: scales and accumulators for which float32 and float64 give different outputs.
@@ -187,9 +183,7 @@ def test_the_precision_of_weight_scales(kind: str, per_channel: bool) -> None:
         if kind == "CONV_2D":
             p = q.convolution_requantisation(in_, (weight,) * 2, out, 0, "NONE")
         else:
-            p = q.fully_connected_requantisation(
-                in_, (weight,) * 2, out, 0, "NONE", per_channel=per_channel
-            )
+            p = q.fully_connected_requantisation(in_, (weight,) * 2, out, 0, "NONE", per_channel=per_channel)
         assert got == scaled(x, q.Multiplier(p.multipliers[0], p.shifts[0]))
 
 

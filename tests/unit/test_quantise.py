@@ -84,9 +84,7 @@ def test_a_corrupt_model_is_refused(tmp_path, no_child, content):
 
 def test_a_truncated_model_is_refused(tmp_path, no_child):
     weights = {"w": samples(4, 3, 3, 3)}
-    path = save(
-        tmp_path, [helper.make_node("Conv", ["input", "w"], ["output"])], [1, 3, 8, 8], weights
-    )
+    path = save(tmp_path, [helper.make_node("Conv", ["input", "w"], ["output"])], [1, 3, 8, 8], weights)
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(DiscoError, match="corrupt"):
         quantise_onnx(path, samples(1, 8, 8, 3))
@@ -187,9 +185,7 @@ def test_a_missing_package_names_what_to_install(tmp_path, monkeypatch, package)
 
 
 def test_a_child_that_crashes_tells_its_last_lines(tmp_path, monkeypatch):
-    (tmp_path / "onnxsim.py").write_text(
-        "import os, sys\nprint('boom', file=sys.stderr, flush=True)\nos._exit(9)\n"
-    )
+    (tmp_path / "onnxsim.py").write_text("import os, sys\nprint('boom', file=sys.stderr, flush=True)\nos._exit(9)\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(DiscoError, match=r"status 9.*boom"):
         quantise_onnx(relu(tmp_path, [1, 4]), samples(2, 4))
@@ -247,9 +243,7 @@ def conv_model(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_convolution_is_int8_channels_last_close_and_repeatable(
-    tmp_path, tensorflow, monkeypatch, capfd
-):
+def test_a_convolution_is_int8_channels_last_close_and_repeatable(tmp_path, tensorflow, monkeypatch, capfd):
     """One conversion looked at from all sides, and a second one that must give the same bytes."""
     work = tmp_path / "cwd"
     work.mkdir()
@@ -324,7 +318,5 @@ def test_importing_the_module_does_not_import_tensorflow():
         "import sys, disco_converter.quantise;"
         "print([name for name in ('tensorflow', 'onnx2tf', 'onnx') if name in sys.modules])"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert answer.strip() == "[]"

@@ -36,9 +36,7 @@ class ResNet8(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(16)
-        self.stages = nn.Sequential(
-            ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2)
-        )
+        self.stages = nn.Sequential(ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2))
         self.classifier = nn.Linear(64, classes)
 
     def forward(self, x: Tensor) -> Tensor:

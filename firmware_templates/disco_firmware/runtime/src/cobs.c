@@ -22,7 +22,8 @@ size_t disco_cobs_encode(const uint8_t *raw, size_t length, uint8_t *encoded) {
     return length + 1;
 }
 
-disco_status_t disco_cobs_decode(const uint8_t *encoded, size_t length, uint8_t *raw, size_t capacity, size_t *raw_length) {
+disco_status_t disco_cobs_decode(const uint8_t *encoded, size_t length, uint8_t *raw, size_t capacity,
+                                 size_t *raw_length) {
     size_t written = 0;
     size_t at = 0;
     while (at < length) {

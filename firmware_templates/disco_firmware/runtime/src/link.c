@@ -11,7 +11,16 @@
 /* So many bytes are read in one poll at most, so that a line full of garbage cannot hold the caller: twice what a window takes. */
 #define POLL_BUDGET_BYTES (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES)
 
-enum { AT_OPCODE, AT_SOURCE, AT_DESTINATION, AT_SESSION, AT_SEQUENCE, AT_RESERVED, AT_LENGTH, AT_PAYLOAD = DISCO_FRAME_HEADER_BYTES };
+enum {
+    AT_OPCODE,
+    AT_SOURCE,
+    AT_DESTINATION,
+    AT_SESSION,
+    AT_SEQUENCE,
+    AT_RESERVED,
+    AT_LENGTH,
+    AT_PAYLOAD = DISCO_FRAME_HEADER_BYTES
+};
 
 typedef char frame_fits_one_cobs_block[DISCO_MAX_PAYLOAD + DISCO_FRAME_OVERHEAD_BYTES <= 254 ? 1 : -1];
 typedef char window_divides_sequence_space[256 % DISCO_LINK_WINDOW == 0 ? 1 : -1];
@@ -31,7 +40,8 @@ static disco_link_slot_t *slot_of(disco_link_t *link, uint8_t sequence) {
 /* ---- frames ---------------------------------------------------------------------------------------------------------------- */
 
 /* Completes the frame whose payload stands at wire + 1 + header, encodes it in place and ends it. Returns the bytes on the wire. */
-static uint16_t finish_frame(const disco_link_t *link, uint8_t *wire, uint8_t opcode, uint8_t sequence, uint16_t length) {
+static uint16_t finish_frame(const disco_link_t *link, uint8_t *wire, uint8_t opcode, uint8_t sequence,
+                             uint16_t length) {
     uint8_t *frame = wire + 1;
     frame[AT_OPCODE] = opcode;
     frame[AT_SOURCE] = link->self;
@@ -65,7 +75,8 @@ static bool decode_frame(disco_link_t *link, uint16_t encoded_length) {
         crc |= (uint32_t)frame[covered + i] << (8 * i);
     }
     const size_t payload = frame[AT_LENGTH] | (size_t)frame[AT_LENGTH + 1] << 8;
-    return crc == disco_crc32(0, frame, covered) && payload == length - DISCO_FRAME_OVERHEAD_BYTES && frame[AT_RESERVED] == 0;
+    return crc == disco_crc32(0, frame, covered) && payload == length - DISCO_FRAME_OVERHEAD_BYTES &&
+           frame[AT_RESERVED] == 0;
 }
 
 /* A greeting is taken from whoever sits on the line, so that a wrong cable is reported by the name of the node found there. */
@@ -80,7 +91,8 @@ static bool address_fits(const disco_link_t *link, const uint8_t *frame) {
 }
 
 static bool is_hello(const disco_link_t *link, const uint8_t *frame) {
-    return frame[AT_OPCODE] == DISCO_MSG_HELLO && link->peer == DISCO_ADDRESS_HOST && frame[AT_SOURCE] == DISCO_ADDRESS_HOST &&
+    return frame[AT_OPCODE] == DISCO_MSG_HELLO && link->peer == DISCO_ADDRESS_HOST &&
+           frame[AT_SOURCE] == DISCO_ADDRESS_HOST &&
            (frame[AT_DESTINATION] == link->self || frame[AT_DESTINATION] == DISCO_ADDRESS_ANY);
 }
 
@@ -101,7 +113,8 @@ static void take_damaged(disco_link_t *link) {
 }
 
 static void take_beyond_gap(disco_link_t *link, uint8_t sequence) {
-    const bool started_over = link->gap_open && distance(link->receive_next, sequence) <= distance(link->receive_next, link->gap_highest);
+    const bool started_over =
+        link->gap_open && distance(link->receive_next, sequence) <= distance(link->receive_next, link->gap_highest);
     if (!link->refused && (!link->gap_open || started_over)) {
         link->nak_due = true;
         link->gap_open = true;
@@ -179,15 +192,17 @@ static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
     }
     link->damage_reported = false;
     switch (frame[AT_OPCODE]) {
-        case DISCO_MSG_ACK:
-        case DISCO_MSG_NAK:
-            take_acknowledgement(link, frame[AT_SEQUENCE], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
-            return DISCO_OK;
-        case DISCO_MSG_HELLO: return DISCO_OK; /* not from a host */
-        case DISCO_MSG_WELCOME:
-            return link->handler(link->context, link, DISCO_MSG_WELCOME, frame + AT_PAYLOAD,
-                                 (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8));
-        default: return take_sequenced(link, frame);
+    case DISCO_MSG_ACK:
+    case DISCO_MSG_NAK:
+        take_acknowledgement(link, frame[AT_SEQUENCE], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
+        return DISCO_OK;
+    case DISCO_MSG_HELLO:
+        return DISCO_OK; /* not from a host */
+    case DISCO_MSG_WELCOME:
+        return link->handler(link->context, link, DISCO_MSG_WELCOME, frame + AT_PAYLOAD,
+                             (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8));
+    default:
+        return take_sequenced(link, frame);
     }
 }
 
@@ -316,7 +331,8 @@ static void transmit(disco_link_t *link) {
 
 /* ---- interface ------------------------------------------------------------------------------------------------------------- */
 
-void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler, void *context) {
+void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler,
+                     void *context) {
     memset(link, 0, sizeof *link);
     link->port_link = port_link;
     link->self = self;

@@ -8,18 +8,18 @@
 #include "cortex_m.h"
 #include "disco_board.h"
 
-#define RING_BYTES 1024u /* a power of two */
+#define RING_BYTES           1024u /* a power of two */
 
-#define UART_DATA(base) (*cortex_m_register((base) + 0x0u))
-#define UART_STATE(base) (*cortex_m_register((base) + 0x4u))
-#define UART_CONTROL(base) (*cortex_m_register((base) + 0x8u))
+#define UART_DATA(base)      (*cortex_m_register((base) + 0x0u))
+#define UART_STATE(base)     (*cortex_m_register((base) + 0x4u))
+#define UART_CONTROL(base)   (*cortex_m_register((base) + 0x8u))
 #define UART_INTERRUPT(base) (*cortex_m_register((base) + 0xCu))
-#define UART_DIVIDER(base) (*cortex_m_register((base) + 0x10u))
-#define STATE_TX_FULL 1u
-#define STATE_RX_FULL 2u
-#define CONTROL_TX_RX 3u
+#define UART_DIVIDER(base)   (*cortex_m_register((base) + 0x10u))
+#define STATE_TX_FULL        1u
+#define STATE_RX_FULL        2u
+#define CONTROL_TX_RX        3u
 #define CONTROL_RX_INTERRUPT 8u
-#define INTERRUPT_RX 2u
+#define INTERRUPT_RX         2u
 
 typedef struct {
     uint8_t bytes[RING_BYTES];

@@ -6,8 +6,8 @@
 #if DISCO_BOARD_COUNTER_CMSDK_TIMER
 
 #define TIMER_CONTROL (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 0u))
-#define TIMER_VALUE (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 4u))
-#define TIMER_RELOAD (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 8u))
+#define TIMER_VALUE   (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 4u))
+#define TIMER_RELOAD  (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 8u))
 
 void counter_start(void) {
     TIMER_RELOAD = 0xFFFFFFFFu;

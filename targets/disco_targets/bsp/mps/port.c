@@ -5,7 +5,7 @@
 #include "cortex_m.h"
 #include "disco_board.h"
 
-#define WAKE_MS 10u
+#define WAKE_MS            10u
 #define CALIBRATION_ROUNDS 64u
 
 extern uint32_t link_bss_end[], link_stack_limit[];

@@ -8,7 +8,8 @@
 #include "disco/port.h"
 
 /* From link.ld. */
-extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_start[], link_bss_end[], link_stack_top[];
+extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_start[], link_bss_end[],
+    link_stack_top[];
 
 int main(int argc, char **argv);
 
@@ -28,8 +29,7 @@ typedef union {
 } vector_t;
 
 /* Systick is entered only to wake the core. */
-static void wake(void) {
-}
+static void wake(void) {}
 
 __attribute__((section(".vectors"), used)) static const vector_t vectors[CORTEX_M_SYSTEM_VECTORS] = {
     {.stack = link_stack_top}, {.handler = reset}, {.handler = fault}, {.handler = fault},

@@ -26,8 +26,8 @@
 #include "disco_board.h"
 
 #define CONNECT_DEADLINE_MS 10000
-#define RETRY_MS 10
-#define WAIT_MS 2
+#define RETRY_MS            10
+#define WAIT_MS             2
 
 static int lines[DISCO_BOARD_LINKS];
 

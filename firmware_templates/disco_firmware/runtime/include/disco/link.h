@@ -25,13 +25,13 @@
 extern "C" {
 #endif
 
-#define DISCO_FRAME_OVERHEAD_BYTES (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
-#define DISCO_WIRE_OVERHEAD_BYTES (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
-#define DISCO_WIRE_MAX_BYTES (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
-#define DISCO_CONTROL_MAX_PAYLOAD 96 /* of an unsequenced message: WELCOME is the longest */
-#define DISCO_LINK_CHUNK_BYTES 64    /* read from the port at a time */
+#define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
+#define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
+#define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
+#define DISCO_CONTROL_MAX_PAYLOAD   96 /* of an unsequenced message: WELCOME is the longest */
+#define DISCO_LINK_CHUNK_BYTES      64 /* read from the port at a time */
 #define DISCO_LINK_TIMEOUT_FIRST_MS 200u
-#define DISCO_LINK_TIMEOUT_LAST_MS 2000u
+#define DISCO_LINK_TIMEOUT_LAST_MS  2000u
 
 typedef struct disco_link disco_link_t;
 
@@ -40,8 +40,8 @@ typedef struct disco_link disco_link_t;
  * Returns OK: taken. BUSY: not now; the frame is not acknowledged, no NAK is sent for it or for what follows it, and the sender's
  * timer brings it back. Anything else: taken, and disco_link_poll ends with that status.
  */
-typedef disco_status_t (*disco_link_handler_t)(void *context, disco_link_t *link, uint8_t opcode, const uint8_t *payload,
-                                               uint16_t length);
+typedef disco_status_t (*disco_link_handler_t)(void *context, disco_link_t *link, uint8_t opcode,
+                                               const uint8_t *payload, uint16_t length);
 
 typedef struct {
     uint32_t frames_sent;     /* sequenced frames, first transmissions only */
@@ -72,8 +72,8 @@ struct disco_link {
     uint16_t cursor_offset; /* bytes of the frame at the cursor already written */
     bool rewind;            /* go back to send_base when the frame at the cursor is written */
     bool timer_running;
-    uint32_t timer_ms;      /* when the retransmission timer was last restarted */
-    uint32_t timeout_ms;    /* current retransmission timeout */
+    uint32_t timer_ms;   /* when the retransmission timer was last restarted */
+    uint32_t timeout_ms; /* current retransmission timeout */
 
     /* receiving */
     uint8_t receive_next; /* sequence expected next */
@@ -100,7 +100,8 @@ struct disco_link {
 };
 
 /* A fresh link, session 0. `handler` gets every message with `context`. */
-void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler, void *context);
+void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler,
+                     void *context);
 
 /* Starts a session: all numbering, buffers, timers and statistics start anew. Bytes already read from the port are forgotten. */
 void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms);
@@ -115,11 +116,13 @@ uint8_t *disco_link_reserve(disco_link_t *link);
 DISCO_MUST_CHECK disco_status_t disco_link_commit(disco_link_t *link, uint8_t opcode, uint16_t length);
 
 /* reserve, copy, commit. */
-DISCO_MUST_CHECK disco_status_t disco_link_send(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length);
+DISCO_MUST_CHECK disco_status_t disco_link_send(disco_link_t *link, uint8_t opcode, const uint8_t *payload,
+                                                uint16_t length);
 
 /* Sends an unsequenced message (HELLO, WELCOME) of at most DISCO_CONTROL_MAX_PAYLOAD bytes in place of any control frame that waits.
  * HELLO is addressed to DISCO_ADDRESS_ANY. */
-DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload, uint16_t length);
+DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload,
+                                                        uint16_t length);
 
 /* Reads, delivers, acknowledges, retransmits, writes; never waits. Returns OK, or the status of a handler. */
 DISCO_MUST_CHECK disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms);

@@ -10,35 +10,41 @@
 #ifndef DISCO_PROTOCOL_H
 #define DISCO_PROTOCOL_H
 
-#define DISCO_PROTOCOL_VERSION 1
-#define DISCO_ADDRESS_HOST 0xFE
-#define DISCO_ADDRESS_ANY 0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
+#define DISCO_PROTOCOL_VERSION   1
+#define DISCO_ADDRESS_HOST       0xFE
+#define DISCO_ADDRESS_ANY        0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
 #define DISCO_FRAME_HEADER_BYTES 8
-#define DISCO_FRAME_CRC_BYTES 4
-#define DISCO_MAX_PAYLOAD 240 /* so that a whole frame is one COBS block: 8 + 240 + 4 < 254 */
-#define DISCO_LINK_WINDOW 4   /* frames under way; sequence numbers are modulo 256 */
-#define DISCO_BUNDLE_ID_BYTES 16
+#define DISCO_FRAME_CRC_BYTES    4
+#define DISCO_MAX_PAYLOAD        240 /* so that a whole frame is one COBS block: 8 + 240 + 4 < 254 */
+#define DISCO_LINK_WINDOW        4   /* frames under way; sequence numbers are modulo 256 */
+#define DISCO_BUNDLE_ID_BYTES    16
 
 typedef enum {
     DISCO_MSG_ACK = 0x01,
-    DISCO_MSG_NAK = 0x02,       /* a gap or a damaged frame was seen: send again from `sequence` */
+    DISCO_MSG_NAK = 0x02, /* a gap or a damaged frame was seen: send again from `sequence` */
     /* host -> node */
-    DISCO_MSG_HELLO = 0x10,     /* u16 protocol version, u8 session, u8 0: the node forgets everything and answers WELCOME */
-    DISCO_MSG_CONNECT = 0x12,   /* u32 deadline in ms: the node greets its peers, then answers CONNECTED or ERROR */
-    DISCO_MSG_INPUT = 0x20,     /* u16 input, u16 0, u32 offset, int8 data: part of an input tensor [h][w][c] */
-    DISCO_MSG_RUN = 0x21,       /* u32 inference, u32 deadline in ms of each wait, u32 flags (DISCO_RUN_*) */
+    DISCO_MSG_HELLO =
+        0x10, /* u16 protocol version, u8 session, u8 0: the node forgets everything and answers WELCOME */
+    DISCO_MSG_CONNECT = 0x12, /* u32 deadline in ms: the node greets its peers, then answers CONNECTED or ERROR */
+    DISCO_MSG_INPUT = 0x20,   /* u16 input, u16 0, u32 offset, int8 data: part of an input tensor [h][w][c] */
+    DISCO_MSG_RUN = 0x21,     /* u32 inference, u32 deadline in ms of each wait, u32 flags (DISCO_RUN_*) */
     /* node -> host */
     DISCO_MSG_WELCOME = 0x11,   /* see disco_welcome_t in node.c: versions, node, board, clock, bundle id, limits */
     DISCO_MSG_CONNECTED = 0x13, /* no payload */
-    DISCO_MSG_OUTPUT = 0x30,    /* u16 output, u16 0, u32 offset, int8 data: part of this node's own channels [h][w][own] */
-    DISCO_MSG_OPS = 0x31,       /* u32 inference, u16 first op, u16 count, then count records of DISCO_OP_RECORD_BYTES */
-    DISCO_MSG_ROUTES = 0x32,    /* u32 inference, u16 first route, u16 count, then count records of DISCO_ROUTE_RECORD_BYTES */
-    DISCO_MSG_DONE = 0x33,      /* u32 inference, u32 0, u64 ticks at start, u64 ticks at end: sent last */
-    DISCO_MSG_ERROR = 0x3F,     /* u16 status, u16 op, u16 exchange, u8 peer, u8 0, u32 missing bytes, u32 waited ms (0xFFFF, 0xFF: none) */
+    DISCO_MSG_OUTPUT =
+        0x30,             /* u16 output, u16 0, u32 offset, int8 data: part of this node's own channels [h][w][own] */
+    DISCO_MSG_OPS = 0x31, /* u32 inference, u16 first op, u16 count, then count records of DISCO_OP_RECORD_BYTES */
+    DISCO_MSG_ROUTES =
+        0x32, /* u32 inference, u16 first route, u16 count, then count records of DISCO_ROUTE_RECORD_BYTES */
+    DISCO_MSG_DONE = 0x33, /* u32 inference, u32 0, u64 ticks at start, u64 ticks at end: sent last */
+    DISCO_MSG_ERROR =
+        0x3F, /* u16 status, u16 op, u16 exchange, u8 peer, u8 0, u32 missing bytes, u32 waited ms (0xFFFF, 0xFF: none) */
     /* node -> node */
     DISCO_MSG_PEER_HELLO = 0x40, /* u8 bundle id[16], u8 node, u8 node count, u16 protocol version */
-    DISCO_MSG_CREDIT = 0x41,    /* u32 inference, u16 opened, u16 0: the exchanges 0 .. opened-1 of that inference may be sent to me */
-    DISCO_MSG_CHANNELS = 0x42   /* u32 inference, u16 exchange, u16 0, u32 offset, int8 data: bytes of the route's stream [h][w][channels] */
+    DISCO_MSG_CREDIT =
+        0x41, /* u32 inference, u16 opened, u16 0: the exchanges 0 .. opened-1 of that inference may be sent to me */
+    DISCO_MSG_CHANNELS =
+        0x42 /* u32 inference, u16 exchange, u16 0, u32 offset, int8 data: bytes of the route's stream [h][w][channels] */
 } disco_opcode_t;
 
 #define DISCO_RUN_CHECKSUMS 1u /* put the CRC-32 of each op's own output channels into its record */

@@ -1,0 +1,24 @@
+"""The four int8 models of MLPerf Tiny, whole and cut in two, on this PC and on an emulated Cortex-M4."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from disco_converter.export import ExportConfig, export
+from disco_host.run import RunConfig, run
+
+MODELS = ("ad_autoencoder_int8", "ic_resnet8_int8", "kws_dscnn_int8", "vww_mobilenet025_int8")
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("model", MODELS)
+def test_model_is_bit_exact_on_posix_and_m4(shared_models: Path, tmp_path: Path, model: str, nodes: int) -> None:
+    bundle = tmp_path / "bundle"
+    export(ExportConfig(shared_models / f"{model}.tflite", nodes, ("qemu-mps2-an386",), bundle))
+    posix = run(RunConfig(bundle=bundle, boards="posix", check_tensors=True, sanitize=True)).result
+    assert (posix.mismatches, posix.bit_exact) == (0, True)
+    m4 = run(RunConfig(bundle=bundle, boards="emulated", check_tensors=True, warmup=0, limit=2)).result
+    assert (m4.mismatches, m4.bit_exact) == (0, True)
+    assert m4.inferences == 2

@@ -1,0 +1,140 @@
+"""Whole runs: export, build, boot, infer, compare."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disco_host.lines import direct_line
+from disco_host.run import RunConfig, RunOutcome, run
+from disco_host.trace import chrome_trace
+from helpers.bundles import EXAMPLE, export_example
+from helpers.fault_proxy import FaultProxy
+
+from .conftest import BundleMaker
+
+INPUTS = EXAMPLE / "test_images.npy"
+LABELS = EXAMPLE / "test_labels.npy"
+
+
+def _run(bundle: Path, boards: str, count: int, **more: object) -> RunOutcome:
+    folder = Path(tempfile.mkdtemp(dir=bundle.parent))
+    images, labels = folder / "images.npy", folder / "labels.npy"
+    np.save(images, np.load(INPUTS)[:count])
+    np.save(labels, np.load(LABELS)[:count])
+    config = RunConfig(bundle=bundle, boards=boards, inputs=images, labels=labels, **more)  # type: ignore[arg-type]
+    return run(config)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_posix_nodes_compute_every_tensor_bit_exactly(make_bundle: BundleMaker, nodes: int) -> None:
+    outcome = _run(make_bundle(nodes, "posix"), "posix", 20, check_tensors=True, sanitize=nodes == 2)
+    assert outcome.result.inferences == 20
+    assert outcome.result.mismatches == 0
+    assert len(outcome.result.nodes) == nodes
+    assert outcome.result.accuracy is not None
+    assert outcome.result.accuracy > 0.6
+
+
+def test_two_emulated_m4_boards_agree_with_the_golden_200_times(make_bundle: BundleMaker) -> None:
+    result = _run(make_bundle(2, "qemu-mps2-an386"), "emulated", 200).result
+    assert (result.inferences, result.mismatches) == (200, 0)
+    assert {node.unit for node in result.nodes} == {"instructions"}
+    assert all(link.bytes > 0 and link.retransmissions == 0 for link in result.links)
+
+
+@pytest.mark.parametrize("target", ["qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547"])
+def test_other_cores_agree_with_the_golden(make_bundle: BundleMaker, target: str) -> None:
+    result = _run(make_bundle(2, target), "emulated", 20).result
+    assert (result.inferences, result.mismatches) == (20, 0)
+
+
+def test_instruction_counts_repeat(make_bundle: BundleMaker) -> None:
+    bundle = make_bundle(2, "qemu-mps2-an386")
+    first, second = (_run(bundle, "emulated", 1, repeat=5).result for _ in range(2))
+    for one, two in zip(first.nodes, second.nodes, strict=True):
+        spread = max(one.compute.max, two.compute.max) - min(one.compute.min, two.compute.min)
+        assert spread <= 2e-4 * one.compute.median  # +-0.01 %
+
+
+@pytest.mark.parametrize("boards", ["emulated", "posix"])
+def test_a_line_that_loses_bytes_costs_retransmissions_and_no_mismatch(make_bundle: BundleMaker, boards: str) -> None:
+    proxy = FaultProxy(rate=0.001, seed=1)
+    try:
+        result = _run(make_bundle(2, "qemu-mps2-an386"), boards, 50, peer_line=proxy.line).result
+    finally:
+        proxy.close()
+    assert proxy.faults > 50
+    assert (result.inferences, result.mismatches) == (50, 0)
+    assert sum(link.retransmissions for link in result.links) > 0
+
+
+def test_a_changed_weight_is_seen(disco90: bytes, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    export_example(bundle, reference=disco90, nodes=2, target="posix")
+    _patch(bundle / "node1" / "disco_model.c", "conv_2d_2_weights[")
+    _forget_hashes(bundle)
+    result = _run(bundle, "posix", 3, check_tensors=True).result
+    assert not result.bit_exact
+    assert result.first_difference is not None
+    assert (result.first_difference.op, result.first_difference.op_node) == ("conv_2d_2", 1)
+
+
+def test_a_flipped_received_channel_is_seen(disco90: bytes, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    export_example(bundle, reference=disco90, nodes=2, target="posix")
+    source = bundle / "firmware" / "runtime" / "src" / "exchange_receive.c"
+    text = source.read_text()
+    assert text.count("disco_stream_scatter(") == 1
+    source.write_text(
+        text.replace(
+            "disco_stream_scatter(", "((uint8_t *)(uintptr_t)payload)[length - 1] ^= 0x40;\n    disco_stream_scatter("
+        )
+    )
+    _forget_hashes(bundle)
+    assert not _run(bundle, "posix", 3).result.bit_exact
+
+
+def test_trace_and_json_hold_what_they_promise(make_bundle: BundleMaker) -> None:
+    outcome = _run(make_bundle(2, "posix"), "posix", 5)
+    data = json.loads(json.dumps(outcome.result.to_json()))
+    assert {"bundle_id", "nodes", "links", "host_round_trip_ms", "inferences", "mismatches", "bit_exact"} <= set(data)
+    assert set(data["nodes"][0]["total"]) == {"median", "p95", "min", "max"}
+    trace = chrome_trace(outcome.bundle.manifest, outcome.result, outcome.last)
+    names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
+    assert len(names) == 4  # two nodes, two directions
+    assert all(event["dur"] >= 0 for event in trace["traceEvents"] if event["ph"] == "X")
+
+
+def _patch(source: Path, array: str) -> None:
+    """Changes the first value of a constant array."""
+    text = source.read_text()
+    start = text.index("{", text.index(array)) + 1
+    end = text.index(",", start)
+    value = int(text[start:end])
+    source.write_text(f"{text[:start]}\n    {value - 30 if value > 0 else value + 30}{text[end:]}")
+
+
+def _forget_hashes(bundle: Path) -> None:
+    """Writes the manifest anew, as if the exporter itself had erred."""
+    from disco_firmware.bundle import MANIFEST_NAME, write_manifest
+    from disco_firmware.manifest import Manifest
+
+    document = json.loads((bundle / MANIFEST_NAME).read_text())
+    del document["files"], document["manifest_sha256"]
+    (bundle / MANIFEST_NAME).unlink()
+    shutil.rmtree(bundle / "build", ignore_errors=True)
+    write_manifest(bundle, Manifest.from_json(document))
+
+
+def test_lines_are_socket_pairs() -> None:
+    one, two = direct_line(0, 1)
+    with one, two:
+        one.sendall(b"x")
+        assert two.recv(1) == b"x"
+    assert np.load(LABELS).size >= 200
