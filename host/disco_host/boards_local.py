@@ -32,8 +32,8 @@ def check_emulators(boards: Sequence[Board]) -> None:
         emulator = board.emulator
         if emulator is None:
             raise DiscoError(
-                f"node {node} was exported for {board.name}, which is not emulated: export it for a qemu- target, or run "
-                "with --boards posix or a cluster file"
+                f"node {node} was exported for {board.name}, which is not emulated: export it for a qemu- target, or "
+                "run with --boards posix or a cluster file"
             )
         if board.max_nodes is not None and len(boards) > board.max_nodes:
             raise DiscoError(

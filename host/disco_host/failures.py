@@ -11,7 +11,7 @@ from disco_targets.errors import DiscoError
 if TYPE_CHECKING:
     from disco_firmware.manifest import Manifest
     from disco_host.boards import NodeLine
-    from disco_host.session import NodeEnd
+    from disco_host.node_end import NodeEnd
 
 _UNITS = frozenset(unit.value for unit in protocol.Unit)
 _MEANINGS = {

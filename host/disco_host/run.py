@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EMULATED = "emulated"
 POSIX = "posix"
-DEFAULT_DEADLINE_S = 20.0
+DEFAULT_DEADLINE_S = 30.0
 
 
 @dataclass(frozen=True)

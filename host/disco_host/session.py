@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disco_firmware import protocol
-from disco_firmware.link import Link, Message
+from disco_firmware.link import Message
 from disco_firmware.protocol import MessageError, Opcode
 from disco_host.capture import Collector, InferenceCapture, NodeCapture
 from disco_host.failures import error_report, greeting_problem, lost_line, silence
+from disco_host.node_end import NodeEnd
 from disco_host.transport import LineClosedError
 from disco_targets.errors import DiscoError
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 HELLO_EVERY_S = 0.25
 HOST_MARGIN_S = 2.0
 """The host waits longer than the nodes among themselves, so that their report comes first."""
-KEPT_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -46,47 +46,6 @@ class NodeFacts:
     clock_hz: int
     resolution_ticks: int
     free_ram_bytes: int
-
-
-class NodeEnd:
-    """The host's end of one node's line."""
-
-    def __init__(self, line: NodeLine, session: int) -> None:
-        """A fresh link in the given session."""
-        self.line = line
-        self.link = Link(protocol.ADDRESS_HOST, line.node)
-        self.link.reset(session)
-        self.awaited: str | None = None
-        """What is still to come in the current step; None: nothing."""
-        self.bytes_received = 0
-        self.first_bytes = b""
-        self._outbox = bytearray()
-
-    @property
-    def node(self) -> int:
-        """Its index."""
-        return self.line.node
-
-    def read(self, now: float) -> list[Message]:
-        """Messages that are complete by now."""
-        data = self.line.transport.read()
-        self.first_bytes = (self.first_bytes + data)[:KEPT_BYTES]
-        self.bytes_received += len(data)
-        return self.link.receive(data, now)
-
-    def write(self, now: float) -> bool:
-        """Writes what the link has and the line takes; True when some is left."""
-        if not self._outbox:
-            self._outbox += self.link.bytes_to_send(now)
-        if self._outbox:
-            del self._outbox[: self.line.transport.write(bytes(self._outbox))]
-        if self._outbox:
-            self.link.resume(now)
-        return bool(self._outbox)
-
-    def timeout(self, now: float) -> float | None:
-        """Seconds until the link wants to write; None: never, or the line is full anyway."""
-        return None if self._outbox else self.link.next_timeout(now)
 
 
 Handler = Callable[[NodeEnd, Message], None]

@@ -287,5 +287,6 @@ def test_flash_builds_and_says_what_is_next(bundle: Path) -> None:
     assert "nothing to flash" in result.stdout
     result = _call("flash", bundle, "--node", 1, "--boards", "posix")
     assert result.returncode == 0, result.stderr
-    assert "node0" not in result.stdout
+    assert "node 0:" not in result.stdout
+    assert "a process on this PC" in result.stdout
     _refused(_call("flash", bundle, "--node", 2), "nodes 0 to 1", code=2)
