@@ -9,6 +9,8 @@ import pytest
 from disco_converter.export import ExportConfig, export
 from disco_host.run import RunConfig, run
 
+pytestmark = pytest.mark.timeout(900)  # emulated lines are slow where other work takes the cores
+
 MODELS = ("ad_autoencoder_int8", "ic_resnet8_int8", "kws_dscnn_int8", "vww_mobilenet025_int8")
 
 

@@ -18,6 +18,8 @@ from helpers.fault_proxy import FaultProxy
 
 from .conftest import BundleMaker
 
+pytestmark = pytest.mark.timeout(900)  # emulated lines are slow where other work takes the cores
+
 INPUTS = EXAMPLE / "test_images.npy"
 LABELS = EXAMPLE / "test_labels.npy"
 
