@@ -51,7 +51,7 @@ def emulator_command(board: Board, image: Path, descriptors: dict[int, int]) -> 
     command = [emulator.program, "-M", emulator.machine, "-display", "none", "-monitor", "none"]
     command += [*emulator.arguments, "-kernel", str(image)]
     for link, descriptor in sorted(descriptors.items()):
-        command += ["-chardev", f"socket,id=line{link},fd={descriptor}"]
+        command += ["-chardev", f"socket,id=line{link},fd={descriptor},{emulator.line_options}"]
         command += ["-serial", f"chardev:line{link}"]
     return command
 

@@ -81,6 +81,8 @@ class Emulator:
     program: str
     machine: str
     arguments: tuple[str, ...]
+    line_options: str
+    """Options of the character device behind each UART."""
     apt_package: str
 
 
