@@ -14,10 +14,8 @@ from types import FrameType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from disco_converter.export import ExportConfig, export
-from disco_converter.report import print_report, summary
 from disco_targets.board import known_boards
-from disco_targets.errors import exit_code
+from disco_targets.errors import DiscoError, exit_code
 
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
@@ -32,6 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     errors = Console(stderr=True)
+    try:
+        _export(options, errors)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (exit_code raises what is no DiscoError again)
+        code = exit_code(error)
+        errors.print(f"disco-export: {str(error) or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
+        return code
+    return 0
+
+
+def _export(options: argparse.Namespace, errors: Console) -> None:
+    # Imported here, so that --help and usage errors need no conversion packages.
+    try:
+        from disco_converter.export import ExportConfig, export
+        from disco_converter.report import print_report, summary
+    except ModuleNotFoundError as error:
+        raise DiscoError(
+            f"the package {error.name} is missing: install what converting needs with pip install 'disco-edge[convert]'"
+        ) from error
     config = ExportConfig(
         model=options.model,
         nodes=options.nodes,
@@ -40,16 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         calibration=options.calibration,
         test_inputs=options.test_inputs,
     )
-    try:
-        result = export(config, _Bars(errors))
-        if options.json is not None:
-            options.json.write_text(json.dumps(summary(result), indent=1) + "\n", encoding="utf-8")
-        print_report(result, Console())
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (exit_code raises what is no DiscoError again)
-        code = exit_code(error)
-        errors.print(f"disco-export: {str(error) or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
-        return code
-    return 0
+    result = export(config, _Bars(errors))
+    if options.json is not None:
+        options.json.write_text(json.dumps(summary(result), indent=1) + "\n", encoding="utf-8")
+    print_report(result, Console())
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
