@@ -88,8 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--epochs", type=int, default=100, help="of the dense network")
-    parser.add_argument("--finetune-epochs", type=int, default=35, help="after each pruning round")
+    parser.add_argument("--epochs", type=int, default=60, help="of the dense network")
+    parser.add_argument("--finetune-epochs", type=int, default=15, help="after each pruning round")
     parser.add_argument("--output", type=Path, default=HERE, help="folder to write to")
     return parser.parse_args(arguments)
 
