@@ -1,0 +1,328 @@
+"""The C link against itself and against the Python link, over lines that lose, damage, repeat and delay bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disco_firmware.framing import Frame, FramingError, cobs_decode, cobs_encode, decode_frame, encode_frame
+from disco_firmware.protocol import ADDRESS_ANY, ADDRESS_HOST, LINK_WINDOW, MAX_PAYLOAD, Hello, Opcode
+from helpers.c_build import CORTEX_M, SANITIZERS, compile_c
+from helpers.link_ends import SOURCES, CEnd, End, PythonEnd, build_shim, carry_all
+
+SESSION = 9
+NODE = 3
+ENDS = ("c", "python")
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return build_shim(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def node(shim: ctypes.CDLL) -> CEnd:
+    """A node's end of its line to the host, in a session."""
+    return CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION)
+
+
+def _host_frame(sequence: int, payload: bytes = b"x", opcode: int = Opcode.INPUT, session: int = SESSION) -> bytes:
+    return encode_frame(Frame(opcode, ADDRESS_HOST, NODE, session, sequence, payload))
+
+
+def _answers(data: bytes) -> list[tuple[int, int]]:
+    frames = [decode_frame(part) for part in data.split(b"\0") if part]
+    return [(frame.opcode, frame.sequence) for frame in frames]
+
+
+# ---- primitives
+
+
+@given(st.binary(max_size=254))
+def test_cobs_is_the_same_in_both_languages(shim: ctypes.CDLL, raw: bytes) -> None:
+    encoded = ctypes.create_string_buffer(256)
+    length = shim.disco_cobs_encode(raw, len(raw), encoded)
+    assert encoded.raw[:length] == cobs_encode(raw)
+    decoded, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
+    assert shim.disco_cobs_decode(encoded.raw[:length], length, decoded, 254, ctypes.byref(size)) == 0
+    assert decoded.raw[: size.value] == raw
+
+
+@given(st.binary(max_size=300), st.integers(0, 260))
+def test_cobs_decoders_refuse_the_same_bytes(shim: ctypes.CDLL, encoded: bytes, capacity: int) -> None:
+    decoded, size = ctypes.create_string_buffer(b"\xa5" * 512, 512), ctypes.c_size_t()
+    status = shim.disco_cobs_decode(encoded, len(encoded), decoded, capacity, ctypes.byref(size))
+    assert decoded.raw[capacity : capacity + 100] == b"\xa5" * 100
+    try:
+        expected = cobs_decode(encoded)
+    except FramingError:
+        assert status != 0
+        return
+    assert (status == 0) == (len(expected) <= capacity)
+    if status == 0:
+        assert decoded.raw[: size.value] == expected
+
+
+def test_cobs_refuses_more_than_one_block(shim: ctypes.CDLL) -> None:
+    assert shim.disco_cobs_encode(bytes(255), 255, ctypes.create_string_buffer(300)) == 0
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_crc_is_that_of_zlib_and_continues(shim: ctypes.CDLL, one: bytes, two: bytes) -> None:
+    first = shim.disco_crc32(0, one, len(one))
+    assert first == zlib.crc32(one)
+    assert shim.disco_crc32(first, two, len(two)) == zlib.crc32(one + two)
+
+
+# ---- two ends
+
+
+def _end(kind: str, shim: ctypes.CDLL, number: int, room: int) -> End:
+    own, peer = (0, 1) if number == 0 else (1, 0)
+    if kind == "c":
+        return CEnd(shim, number, own, peer, SESSION, room)
+    return PythonEnd(own, peer, SESSION)
+
+
+@pytest.mark.parametrize("room", [1 << 15, 37])
+# One byte in 50 leaves few whole frames of full size: those would only wait for the timer's longest step.
+@pytest.mark.parametrize(("rate", "count", "longest"), [(0.0, 600, 240), (0.001, 600, 240), (0.02, 200, 60)])
+@pytest.mark.parametrize("other", ENDS)
+def test_everything_arrives_once_and_in_order(
+    shim: ctypes.CDLL, other: str, rate: float, count: int, longest: int, room: int
+) -> None:
+    generator = random.Random(count)
+    one, two = _end("c", shim, 0, room), _end(other, shim, 1, room)
+    sent: tuple[list[tuple[int, bytes]], ...] = ([], [])
+    for _ in range(count):
+        for end, log in zip((one, two), sent, strict=True):
+            log.append((Opcode.CHANNELS, generator.randbytes(generator.choice((0, 1, 12, longest)))))
+            end.queue(*log[-1])
+    faults, elapsed_ms = carry_all(one, two, rate, seed=count)
+    assert two.received() == sent[0]
+    assert one.received() == sent[1]
+    for end, log in zip((one, two), sent, strict=True):
+        frames, payload_bytes, again, received = end.stats()
+        assert (frames, received) == (count, count)
+        assert payload_bytes == sum(len(payload) for _, payload in log)
+        assert again == 0 if rate == 0 else again > 0
+    assert (faults > 0) == (rate > 0)
+    if rate <= 0.001:
+        # Most damage is seen and repaired at once, not by the 200 ms timer.
+        assert elapsed_ms < 40 * faults + 4 * count * 254 / min(room, 254)
+
+
+def test_a_full_line_is_not_taken_for_a_lost_frame(shim: ctypes.CDLL) -> None:
+    """One byte a turn: a window takes a second, five times the first timeout."""
+    one, two = (_end("c", shim, number, 1) for number in range(2))
+    for _ in range(8):
+        one.queue(Opcode.CHANNELS, bytes(MAX_PAYLOAD))
+    carry_all(one, two, 0.0, seed=0)
+    assert one.stats()[2] == 0
+
+
+# ---- receiving
+
+
+def test_one_acknowledgement_covers_all_frames_of_a_poll(node: CEnd) -> None:
+    data = b"".join(_host_frame(sequence) for sequence in range(4))
+    assert _answers(node.exchange(data, 0)) == [(Opcode.ACK, 4)]
+    assert len(node.received()) == 4
+
+
+def test_a_gap_is_answered_once_and_again_when_the_sender_started_over(node: CEnd) -> None:
+    assert _answers(node.exchange(_host_frame(1), 0)) == [(Opcode.NAK, 0)]
+    assert node.exchange(_host_frame(2) + _host_frame(3), 1) == b""
+    assert _answers(node.exchange(_host_frame(1), 2)) == [(Opcode.NAK, 0)]
+    assert _answers(node.exchange(_host_frame(0), 3)) == [(Opcode.ACK, 1)]
+    assert len(node.received()) == 1
+
+
+def test_damage_is_answered_once_until_a_valid_frame_comes(node: CEnd) -> None:
+    damaged = bytearray(_host_frame(0))
+    damaged[5] ^= 0x40
+    assert _answers(node.exchange(bytes(damaged), 0)) == [(Opcode.NAK, 0)]
+    assert node.exchange(bytes(damaged), 1) == b""
+    assert node.exchange(_host_frame(1), 2) == b""  # it was on its way when the NAK left
+    assert _answers(node.exchange(_host_frame(0), 3)) == [(Opcode.ACK, 1)]
+    assert _answers(node.exchange(bytes(damaged), 4)) == [(Opcode.NAK, 1)]
+    assert node.all_stats().frames_damaged == 3
+
+
+def test_a_repeated_frame_is_acknowledged_and_dropped(node: CEnd) -> None:
+    node.exchange(_host_frame(0), 0)
+    assert _answers(node.exchange(_host_frame(0), 1)) == [(Opcode.ACK, 1)]
+    assert len(node.received()) == 1
+
+
+def test_a_frame_far_from_the_window_is_ignored(node: CEnd) -> None:
+    assert node.exchange(_host_frame(100), 0) == b""
+    assert node.received() == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(Opcode.INPUT, 7, NODE, SESSION, 0),
+        Frame(Opcode.INPUT, ADDRESS_HOST, 7, SESSION, 0),
+        Frame(Opcode.INPUT, ADDRESS_HOST, NODE, SESSION + 1, 0),
+        Frame(Opcode.HELLO, 7, NODE, SESSION, 0, Hello(5).pack()),
+        Frame(Opcode.WELCOME, ADDRESS_HOST, NODE, SESSION, 0),
+    ],
+)
+def test_frames_of_others_are_ignored(node: CEnd, frame: Frame) -> None:
+    assert node.exchange(encode_frame(frame), 0) == b""
+    assert node.received() == []
+
+
+@pytest.mark.parametrize("destination", [ADDRESS_ANY, NODE])
+def test_hello_opens_a_session_in_any_state(shim: ctypes.CDLL, destination: int) -> None:
+    node = CEnd(shim, 0, NODE, ADDRESS_HOST, 0)
+    assert node.exchange(_host_frame(0), 0) == b""  # no session yet
+    for session in (5, 6):
+        hello = Frame(Opcode.HELLO, ADDRESS_HOST, destination, session, 0, Hello(session).pack())
+        node.exchange(b"\x01garbage" + b"\0" + encode_frame(hello), 0)
+        assert node.received()[-1] == (Opcode.HELLO, Hello(session).pack())
+        assert _answers(node.exchange(_host_frame(0, session=session), 1)) == [(Opcode.ACK, 1)]
+
+
+def test_a_busy_handler_gets_its_message_later(shim: ctypes.CDLL, node: CEnd) -> None:
+    shim.shim_answer(0, 1)
+    assert _answers(node.exchange(_host_frame(0), 0)) in ([], [(Opcode.ACK, 0)])
+    assert node.exchange(_host_frame(1), 1) == b""  # no NAK: it would come again at once
+    shim.shim_answer(0, 0)
+    assert _answers(node.exchange(_host_frame(0), 2)) == [(Opcode.ACK, 1)]
+    assert [payload for _, payload in node.received()] == [b"x"]
+
+
+def test_a_failing_handler_ends_the_poll_and_loses_nothing(shim: ctypes.CDLL, node: CEnd) -> None:
+    shim.shim_answer(0, 4)
+    frames = _host_frame(0, b"0") + _host_frame(1, b"1")
+    shim.shim_feed(0, frames, len(frames))
+    assert shim.shim_poll(0, 0) == 4
+    assert [payload for _, payload in node.received()] == [b"0"]
+    shim.shim_answer(0, 0)
+    assert _answers(node.take()) == [(Opcode.ACK, 1)]
+    assert _answers(node.exchange(b"", 1)) == [(Opcode.ACK, 2)]
+    assert [payload for _, payload in node.received()] == [b"0", b"1"]
+
+
+# ---- sending
+
+
+def test_the_window_is_honoured(shim: ctypes.CDLL, node: CEnd) -> None:
+    for sequence in range(LINK_WINDOW):
+        assert shim.shim_ready(0)
+        assert shim.shim_send(0, Opcode.OUTPUT, bytes([sequence]), 1) == 0
+    assert not shim.shim_ready(0)
+    assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 1
+    assert shim.shim_send(0, Opcode.OUTPUT, b"", MAX_PAYLOAD + 1) == 2
+    assert [sequence for _, sequence in _answers(node.exchange(b"", 0))] == [0, 1, 2, 3]
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 2)), 1)
+    assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 0
+    assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 0
+    assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 1
+
+
+def test_the_timer_doubles_and_is_reset_by_progress(shim: ctypes.CDLL, node: CEnd) -> None:
+    node.queue(Opcode.OUTPUT, b"a")
+    node.queue(Opcode.OUTPUT, b"b")
+    assert len(_answers(node.exchange(b"", 0))) == 2
+    repeats = [now for now in range(1, 8000) if node.exchange(b"", now)]
+    assert repeats == [200, 600, 1400, 3000, 5000, 7000]
+    assert node.stats()[2] == 2 * len(repeats)
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 1)), 8000)
+    assert [now for now in range(8001, 8500) if node.exchange(b"", now)] == [8200]
+
+
+def test_a_computation_does_not_run_the_timer(shim: ctypes.CDLL, node: CEnd) -> None:
+    node.queue(Opcode.OUTPUT, b"a")
+    node.exchange(b"", 0)
+    shim.shim_resume(0, 5000)
+    assert node.exchange(b"", 5199) == b""
+    assert node.exchange(b"", 5200) != b""
+
+
+def test_nak_goes_back_at_once_and_stale_numbers_are_ignored(node: CEnd) -> None:
+    for payload in (b"a", b"b", b"c"):
+        node.queue(Opcode.OUTPUT, payload)
+    node.exchange(b"", 0)
+    stale = [Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, number) for number in (0, 4, 200)]
+    assert node.exchange(b"".join(map(encode_frame, stale)), 1) == b""
+    nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 1))
+    assert _answers(node.exchange(nak, 2)) == [(Opcode.ACK, 0), (Opcode.OUTPUT, 1), (Opcode.OUTPUT, 2)]
+
+
+def test_an_acknowledged_frame_is_not_cut_off(shim: ctypes.CDLL) -> None:
+    """The ACK overtakes a retransmission that is half written: its slot must wait, its bytes must be whole."""
+    node = CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION, 120)
+    payloads = [bytes([letter]) * 50 for letter in b"abcdefgh"]
+    for payload in payloads:
+        node.queue(Opcode.OUTPUT, payload)
+    line = node.exchange(b"", 0)
+    nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0))
+    ack = encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 1))
+    line += node.exchange(nak, 1) + node.exchange(ack, 2)
+    host = PythonEnd(ADDRESS_HOST, NODE, SESSION)
+    answer = host.exchange(line, 2)
+    for now in range(3, 60):
+        answer = host.exchange(node.exchange(answer, now), now)
+    assert [payload for _, payload in host.received()] == payloads
+    assert host.link.statistics.frames_damaged == 0
+    assert node.idle()
+
+
+def test_control_messages_have_a_limit(shim: ctypes.CDLL, node: CEnd) -> None:
+    assert shim.shim_send_control(0, Opcode.WELCOME, bytes(97), 97) == 2
+    assert shim.shim_send_control(0, Opcode.WELCOME, bytes(96), 96) == 0
+    assert _answers(node.exchange(b"", 0)) == [(Opcode.WELCOME, 0)]
+
+
+def test_a_link_is_small(shim: ctypes.CDLL) -> None:
+    assert shim.shim_link_bytes() < 1600
+
+
+# ---- any bytes
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32))
+def test_garbage_is_survived(shim: ctypes.CDLL, seed: int) -> None:
+    generator = random.Random(seed)
+    node = CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION)
+    for now in range(30):
+        frame = bytearray(_host_frame(generator.randrange(8), generator.randbytes(generator.randrange(240))))
+        for _ in range(generator.randrange(3)):
+            frame[generator.randrange(len(frame))] = generator.randrange(256)
+        node.exchange(bytes(frame) if generator.random() < 0.7 else generator.randbytes(600), now)
+    # A delimiter ends the garbage; a new session works.
+    hello = Frame(Opcode.HELLO, ADDRESS_HOST, ADDRESS_ANY, 77, 0, Hello(77).pack())
+    node.exchange(b"\0" + encode_frame(hello), 100)
+    node.exchange(b"", 101)
+    assert _answers(node.exchange(_host_frame(0, session=77), 102))[-1] == (Opcode.ACK, 1)
+
+
+def test_the_link_survives_garbage_under_sanitizers(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("link_fuzz.c")
+    program = compile_c("gcc", [source, *SOURCES], tmp_path / "fuzz", ["-O1", *SANITIZERS])
+    result = subprocess.run([program, "1", "20000"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert int(result.stdout.split()[0]) > 1000  # messages delivered among the garbage
+
+
+@pytest.mark.parametrize("core", sorted(CORTEX_M))
+def test_it_compiles_for_every_core(tmp_path: Path, core: str) -> None:
+    for source in SOURCES:
+        compile_c("arm-none-eabi-gcc", [source], tmp_path / f"{source.stem}.o", ["-c", "-O2", *CORTEX_M[core]])
+
+
+def test_clang_accepts_it_too(tmp_path: Path) -> None:
+    for source in SOURCES:
+        compile_c("clang", [source], tmp_path / f"{source.stem}.o", ["-c", "-O2"])
