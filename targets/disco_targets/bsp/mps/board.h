@@ -25,7 +25,7 @@ size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length);
 int uart_has_input(void);
 /* Raw ticks spent in handlers, between their first and last instruction that reads the counter; and how many handlers ran. */
 void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count);
-/* Lets the receive interrupt of link 0 run once by software. */
-void uart_pend(void);
+/* Lets the receive interrupt of link 0 run once by software (mask all ones), or does the same work without it (mask 0). */
+void uart_pend(uint32_t mask);
 
 #endif

@@ -156,7 +156,7 @@ void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count) {
     cortex_m_enable_interrupts();
 }
 
-void uart_pend(void) {
-    NVIC_PEND(irqs[0]) = NVIC_BIT(irqs[0]);
+void uart_pend(uint32_t mask) {
+    NVIC_PEND(irqs[0]) = NVIC_BIT(irqs[0]) & mask;
     cortex_m_barrier();
 }

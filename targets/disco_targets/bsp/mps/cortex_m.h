@@ -32,6 +32,13 @@ static inline void cortex_m_wait_for_interrupt(void) {
     __asm__ volatile("wfi" ::: "memory");
 }
 
+/* So many rounds of a loop of a few instructions. */
+static inline void cortex_m_pause(uint32_t rounds) {
+    for (; rounds > 0; --rounds) {
+        __asm__ volatile("nop");
+    }
+}
+
 static inline void cortex_m_barrier(void) {
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 }

@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -30,6 +31,7 @@
 #define WAIT_MS             2
 
 static int lines[DISCO_BOARD_LINKS];
+static bool full[DISCO_BOARD_LINKS]; /* the last write was not taken whole */
 
 static const disco_port_info_t info = {
     .board = "posix",
@@ -152,7 +154,9 @@ static int accept_at(const address_t *address, socklen_t length) {
 
 static int open_line(const char *text, bool listens) {
     if (strncmp(text, "fd:", 3) == 0) {
-        return atoi(text + 3);
+        char *end = NULL;
+        const long line = strtol(text + 3, &end, 10);
+        return text[3] != '\0' && *end == '\0' && line >= 0 && line <= INT_MAX ? (int)line : -1;
     }
     address_t address;
     socklen_t length = 0;
@@ -185,24 +189,27 @@ static disco_status_t attach_peer(const char *text) {
     return attach(link, end + 1, DISCO_BOARD_NODE < node);
 }
 
+static disco_status_t take_option(const char *name, const char *value) {
+    if (strcmp(name, "--host") == 0) {
+        return attach(0, value, false);
+    }
+    return strcmp(name, "--peer") == 0 ? attach_peer(value) : DISCO_ERR_ARGUMENT;
+}
+
 disco_status_t disco_port_init(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < DISCO_BOARD_LINKS; ++i) {
         lines[i] = -1;
     }
     disco_status_t status = DISCO_OK;
-    for (int i = 1; i + 1 < argc && status == DISCO_OK; i += 2) {
-        if (strcmp(argv[i], "--host") == 0) {
-            status = attach(0, argv[i + 1], false);
-        } else if (strcmp(argv[i], "--peer") == 0) {
-            status = attach_peer(argv[i + 1]);
-        } else {
-            status = DISCO_ERR_ARGUMENT;
-        }
+    for (int i = 1; i < argc && status == DISCO_OK; i += 2) {
+        status = i + 1 < argc ? take_option(argv[i], argv[i + 1]) : DISCO_ERR_ARGUMENT;
     }
     if (status == DISCO_OK && lines[0] < 0) {
-        (void)fprintf(stderr, "usage: %s --host ADDRESS [--peer NODE=ADDRESS ...]\n", argv[0]);
         status = DISCO_ERR_ARGUMENT;
+    }
+    if (status == DISCO_ERR_ARGUMENT) {
+        (void)fprintf(stderr, "usage: %s --host ADDRESS [--peer NODE=ADDRESS ...]\n", argv[0]);
     }
     return status;
 }
@@ -218,6 +225,7 @@ static void lose(uint8_t link) {
     lines[link] = -1;
 }
 
+/* What a read or write that gave `count` has moved; errno tells why it gave less than one. */
 static size_t moved(uint8_t link, ssize_t count, bool reading) {
     if (count > 0) {
         return (size_t)count;
@@ -230,23 +238,27 @@ static size_t moved(uint8_t link, ssize_t count, bool reading) {
 }
 
 size_t disco_port_read(uint8_t link, uint8_t *bytes, size_t capacity) {
-    if (link >= DISCO_BOARD_LINKS || lines[link] < 0 || capacity == 0) {
+    if (lines[link] < 0 || capacity == 0) {
         return 0;
     }
     return moved(link, read(lines[link], bytes, capacity), true);
 }
 
 size_t disco_port_write(uint8_t link, const uint8_t *bytes, size_t length) {
-    if (link >= DISCO_BOARD_LINKS || lines[link] < 0 || length == 0) {
+    if (lines[link] < 0 || length == 0) {
         return 0;
     }
-    return moved(link, write(lines[link], bytes, length), false);
+    const size_t taken = moved(link, write(lines[link], bytes, length), false);
+    full[link] = taken < length;
+    return taken;
 }
 
 void disco_port_wait(void) {
     struct pollfd waiting[DISCO_BOARD_LINKS];
     for (int i = 0; i < DISCO_BOARD_LINKS; ++i) {
-        waiting[i] = (struct pollfd){.fd = lines[i], .events = POLLIN}; /* poll skips negative descriptors */
+        const short room = full[i] ? POLLOUT : 0;
+        waiting[i] =
+            (struct pollfd){.fd = lines[i], .events = (short)(POLLIN | room)}; /* poll skips negative descriptors */
     }
     (void)poll(waiting, DISCO_BOARD_LINKS, WAIT_MS);
 }
