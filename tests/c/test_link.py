@@ -133,7 +133,7 @@ def test_a_full_line_is_not_taken_for_a_lost_frame(shim: ctypes.CDLL) -> None:
 
 def test_one_acknowledgement_covers_all_frames_of_a_poll(node: CEnd) -> None:
     data = b"".join(_host_frame(sequence) for sequence in range(4))
-    assert _answers(node.exchange(data, 0)) == [(Opcode.ACK, 4)]
+    assert node.exchange(data, 0) == encode_frame(Frame(Opcode.ACK, NODE, ADDRESS_HOST, SESSION, 4))
     assert len(node.received()) == 4
 
 
@@ -154,6 +154,15 @@ def test_damage_is_answered_once_until_a_valid_frame_comes(node: CEnd) -> None:
     assert _answers(node.exchange(_host_frame(0), 3)) == [(Opcode.ACK, 1)]
     assert _answers(node.exchange(bytes(damaged), 4)) == [(Opcode.NAK, 1)]
     assert node.all_stats().frames_damaged == 3
+
+
+@pytest.mark.parametrize(("reserved", "length", "size"), [(1, 4, 4), (0, 5, 4), (0, 3, 4), (0, 241, 241)])
+def test_a_header_that_contradicts_itself_is_damage(node: CEnd, reserved: int, length: int, size: int) -> None:
+    covered = bytes([Opcode.INPUT, ADDRESS_HOST, NODE, SESSION, 0, reserved, length, 0]) + bytes(range(1, size + 1))
+    wire = cobs_encode(covered + zlib.crc32(covered).to_bytes(4, "little")) + b"\0"
+    assert _answers(node.exchange(wire, 0)) == [(Opcode.NAK, 0)]
+    host = PythonEnd(NODE, ADDRESS_HOST, SESSION)
+    assert _answers(host.exchange(wire, 0)) == [(Opcode.NAK, 0)]
 
 
 def test_a_repeated_frame_is_acknowledged_and_dropped(node: CEnd) -> None:
@@ -185,10 +194,13 @@ def test_frames_of_others_are_ignored(node: CEnd, frame: Frame) -> None:
 @pytest.mark.parametrize("destination", [ADDRESS_ANY, NODE])
 def test_hello_opens_a_session_in_any_state(shim: ctypes.CDLL, destination: int) -> None:
     node = CEnd(shim, 0, NODE, ADDRESS_HOST, 0)
-    assert node.exchange(_host_frame(0), 0) == b""  # no session yet
+    for early in (_host_frame(0), _host_frame(0, session=0), b"boot loader\0"):
+        assert node.exchange(early, 0) == b""  # no session yet
+    assert (node.received(), node.all_stats().frames_damaged) == ([], 0)
     for session in (5, 6):
         hello = Frame(Opcode.HELLO, ADDRESS_HOST, destination, session, 0, Hello(session).pack())
-        node.exchange(b"\x01garbage" + b"\0" + encode_frame(hello), 0)
+        behind = _host_frame(0, session=session)  # forgotten: nobody sends before WELCOME
+        node.exchange(b"\x01garbage" + b"\0" + encode_frame(hello) + behind, 0)
         assert node.received()[-1] == (Opcode.HELLO, Hello(session).pack())
         assert _answers(node.exchange(_host_frame(0, session=session), 1)) == [(Opcode.ACK, 1)]
 
@@ -256,27 +268,37 @@ def test_nak_goes_back_at_once_and_stale_numbers_are_ignored(node: CEnd) -> None
     node.exchange(b"", 0)
     stale = [Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, number) for number in (0, 4, 200)]
     assert node.exchange(b"".join(map(encode_frame, stale)), 1) == b""
+    assert [sequence for _, sequence in _answers(node.exchange(b"", 200))] == [0, 1, 2]
     nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 1))
-    assert _answers(node.exchange(nak, 2)) == [(Opcode.ACK, 0), (Opcode.OUTPUT, 1), (Opcode.OUTPUT, 2)]
+    assert _answers(node.exchange(nak, 201)) == [(Opcode.ACK, 0), (Opcode.OUTPUT, 1), (Opcode.OUTPUT, 2)]
+
+
+def test_what_is_not_on_the_line_yet_cannot_be_acknowledged(shim: ctypes.CDLL) -> None:
+    node = CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION, 0)
+    for _ in range(3):
+        node.queue(Opcode.OUTPUT, b"")
+    assert node.exchange(b"", 0) == b""  # the line is full
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 3)), 1)
+    assert not node.idle()
 
 
 def test_an_acknowledged_frame_is_not_cut_off(shim: ctypes.CDLL) -> None:
     """The ACK overtakes a retransmission that is half written: its slot must wait, its bytes must be whole."""
-    node = CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION, 120)
+    node, host = CEnd(shim, 0, NODE, ADDRESS_HOST, SESSION, 20), PythonEnd(ADDRESS_HOST, NODE, SESSION)
     payloads = [bytes([letter]) * 50 for letter in b"abcdefgh"]
     for payload in payloads:
         node.queue(Opcode.OUTPUT, payload)
-    line = node.exchange(b"", 0)
-    nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0))
-    ack = encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 1))
-    line += node.exchange(nak, 1) + node.exchange(ack, 2)
-    host = PythonEnd(ADDRESS_HOST, NODE, SESSION)
-    answer = host.exchange(line, 2)
-    for now in range(3, 60):
+    line = b"".join(node.exchange(b"", now) for now in range(14))
+    assert len(_answers(line)) == LINK_WINDOW
+    line += node.exchange(encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0)), 14)
+    line += node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, LINK_WINDOW)), 15)
+    answer = host.exchange(line, 15)
+    for now in range(16, 60):
         answer = host.exchange(node.exchange(answer, now), now)
     assert [payload for _, payload in host.received()] == payloads
     assert host.link.statistics.frames_damaged == 0
     assert node.idle()
+    assert node.stats()[::2] == (8, 1)  # the half-written frame was the only one to be sent again
 
 
 def test_control_messages_have_a_limit(shim: ctypes.CDLL, node: CEnd) -> None:
@@ -287,6 +309,13 @@ def test_control_messages_have_a_limit(shim: ctypes.CDLL, node: CEnd) -> None:
 
 def test_a_link_is_small(shim: ctypes.CDLL) -> None:
     assert shim.shim_link_bytes() < 1600
+
+
+def test_a_line_full_of_garbage_does_not_hold_a_poll(node: CEnd) -> None:
+    """What is left is read by the next polls, and nothing of it is lost."""
+    data = b"\0" * 5000 + _host_frame(0)
+    assert node.exchange(data, 0) == b""  # two polls
+    assert _answers(node.exchange(b"", 1)) == [(Opcode.ACK, 1)]
 
 
 # ---- any bytes

@@ -8,8 +8,8 @@
 #include "disco/port.h"
 
 #define DELIMITER 0u
-/* So many bytes are read in one poll at most, so that a line full of garbage cannot hold the caller: twice what a window takes. */
-#define POLL_BUDGET_BYTES (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES)
+/* So many chunks are read in one poll at most, so that a line full of garbage cannot hold the caller: twice what a window takes. */
+#define POLL_CHUNKS (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES / DISCO_LINK_CHUNK_BYTES)
 
 enum {
     AT_OPCODE,
@@ -76,7 +76,7 @@ static bool decode_frame(disco_link_t *link, uint16_t encoded_length) {
     }
     const size_t payload = frame[AT_LENGTH] | (size_t)frame[AT_LENGTH + 1] << 8;
     return crc == disco_crc32(0, frame, covered) && payload == length - DISCO_FRAME_OVERHEAD_BYTES &&
-           frame[AT_RESERVED] == 0;
+           payload <= DISCO_MAX_PAYLOAD && frame[AT_RESERVED] == 0;
 }
 
 /* A greeting is taken from whoever sits on the line, so that a wrong cable is reported by the name of the node found there. */
@@ -168,14 +168,12 @@ static disco_status_t take_sequenced(disco_link_t *link, const uint8_t *frame) {
 
 static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
     const uint16_t encoded_length = link->received_length;
-    const bool overflow = link->overflow;
     link->received_length = 0;
-    link->overflow = false;
     if (encoded_length == 0) {
         return DISCO_OK; /* two delimiters in a row */
     }
     const uint8_t *frame = link->received;
-    if (overflow || !decode_frame(link, encoded_length)) {
+    if (!decode_frame(link, encoded_length)) {
         take_damaged(link);
         return DISCO_OK;
     }
@@ -210,29 +208,30 @@ static disco_status_t take_byte(disco_link_t *link, uint8_t byte, uint32_t now_m
     if (byte == DELIMITER) {
         return take_frame(link, now_ms);
     }
-    if (link->received_length < sizeof link->received) {
+    if (link->received_length < sizeof link->received) { /* a frame that fills it is longer than any whole one */
         link->received[link->received_length++] = byte;
-    } else {
-        link->overflow = true;
     }
     return DISCO_OK;
 }
 
+/* Reads the next chunk; false when nothing has arrived. */
+static bool read_chunk(disco_link_t *link) {
+    link->chunk_offset = 0;
+    link->chunk_length = (uint8_t)disco_port_read(link->port_link, link->chunk, sizeof link->chunk);
+    return link->chunk_length > 0;
+}
+
 static disco_status_t receive(disco_link_t *link, uint32_t now_ms) {
-    for (size_t budget = 0; budget < POLL_BUDGET_BYTES; ++budget) {
-        if (link->chunk_offset == link->chunk_length) {
-            link->chunk_offset = 0;
-            link->chunk_length = (uint8_t)disco_port_read(link->port_link, link->chunk, sizeof link->chunk);
-            if (link->chunk_length == 0) {
-                return DISCO_OK;
-            }
+    uint32_t chunks = 0;
+    for (;;) {
+        if (link->chunk_offset == link->chunk_length && (chunks++ == POLL_CHUNKS || !read_chunk(link))) {
+            return DISCO_OK;
         }
         const disco_status_t status = take_byte(link, link->chunk[link->chunk_offset++], now_ms);
         if (status != DISCO_OK) {
             return status;
         }
     }
-    return DISCO_OK;
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------------------------- */
@@ -351,7 +350,7 @@ void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms) {
     link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
     link->receive_next = link->gap_highest = 0;
     link->gap_open = link->damage_reported = link->refused = false;
-    link->ack_due = link->nak_due = link->overflow = false;
+    link->ack_due = link->nak_due = false;
     link->received_length = 0;
     link->chunk_offset = link->chunk_length = 0;
     link->control_length = link->control_offset = 0;

@@ -83,7 +83,6 @@ struct disco_link {
     bool refused;         /* the handler said BUSY to receive_next */
     bool ack_due;         /* an ACK is to be sent when the line is free for it */
     bool nak_due;         /* likewise a NAK */
-    bool overflow;        /* the current frame is too long: skip to the delimiter */
     uint16_t received_length;
     uint8_t chunk_offset; /* bytes of `chunk` already looked at */
     uint8_t chunk_length;

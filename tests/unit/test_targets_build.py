@@ -1,0 +1,74 @@
+"""Building a node: sizes, what is built again, what is said when it cannot be built."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from disco_firmware.build import build_node
+from disco_targets.errors import DiscoError
+from helpers.c_build import tool
+from helpers.link_stub import build_stub
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tool("cmake")
+    folder = tmp_path_factory.mktemp("bundle")
+    build_stub(folder, "qemu-mps2-an386", nodes=1)
+    return folder
+
+
+def test_an_image_is_measured_and_not_built_twice(bundle: Path) -> None:
+    image = build_node(bundle, 0)
+    assert image.path == bundle / "build" / "board" / "node0" / "node0.elf"
+    assert 2_000 < image.text_bytes < 24_000
+    assert image.flash_bytes == image.text_bytes + image.data_bytes
+    assert image.ram_bytes == image.data_bytes + image.bss_bytes
+    before = image.path.stat().st_mtime_ns
+    assert build_node(bundle, 0) == image
+    assert image.path.stat().st_mtime_ns == before
+    model = bundle / "node0" / "disco_model.c"
+    model.write_text("const char payload[4096] = {1};\nextern const char payload[4096];\n")
+    assert build_node(bundle, 0).path.stat().st_mtime_ns > before
+
+
+def test_a_failed_build_shows_what_the_compiler_said(bundle: Path) -> None:
+    model = bundle / "node0" / "disco_model.c"
+    good = model.read_text()
+    model.write_text("int broken = missing;\n")
+    try:
+        with pytest.raises(DiscoError, match=r"building node 0 failed") as caught:
+            build_node(bundle, 0)
+        assert "missing" in str(caught.value)
+    finally:
+        model.write_text(good)
+    build_node(bundle, 0)  # and the next one succeeds
+
+
+@pytest.mark.parametrize(
+    ("port", "present", "package"),
+    [
+        ("board", (), "cmake"),
+        ("board", ("cmake", "make"), "gcc-arm-none-eabi libnewlib-arm-none-eabi"),
+        ("posix", ("cmake", "make"), "gcc"),
+    ],
+)
+def test_a_missing_tool_is_named_with_its_package(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str, present: tuple[str, ...], package: str
+) -> None:
+    for name in present:
+        (tmp_path / name).symlink_to(tool(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(DiscoError, match=f"sudo apt install {package}"):
+        build_node(bundle, 0, port=port)
+
+
+def test_sources_and_project_are_the_same_for_the_same_input(bundle: Path, tmp_path: Path) -> None:
+    build_stub(tmp_path / "again", "qemu-mps2-an386", nodes=1)
+    for name in ("CMakeLists.txt", "disco_board.h", "link.ld"):
+        text = (bundle / "node0" / name).read_text()
+        assert text == (tmp_path / "again" / "node0" / name).read_text()
+        assert os.fspath(tmp_path.parent) not in text
