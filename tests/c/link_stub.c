@@ -120,7 +120,7 @@ static void compute(void) {
 
 static disco_status_t serve(void) {
     disco_link_init(&host, 0, DISCO_BOARD_NODE, DISCO_ADDRESS_HOST, on_host, NULL);
-    disco_link_init(&peer, 1, DISCO_BOARD_NODE, 1 - DISCO_BOARD_NODE, on_peer, NULL);
+    disco_link_init(&peer, 1, DISCO_BOARD_NODE, DISCO_BOARD_NODE == 0 ? 1 : 0, on_peer, NULL);
     for (;;) {
         disco_status_t status = disco_link_poll(&host, disco_port_milliseconds());
         if (status == DISCO_OK && DISCO_BOARD_LINKS > 1) {

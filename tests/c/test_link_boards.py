@@ -220,6 +220,16 @@ def test_linux_nodes_refuse_wrong_arguments(posix_images: list[Path], arguments:
     assert "Sanitizer" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("target", "nodes", "sanitize"),
+    [(M4, 1, False), (M4, 5, False), ("posix", 1, True), ("posix", 1, False), ("posix", 3, False)],
+)
+def test_it_compiles_for_any_number_of_nodes(tmp_path: Path, target: str, nodes: int, sanitize: bool) -> None:
+    """Optimisers reason about arrays of one line; warnings are errors."""
+    port = "posix" if target == "posix" else "board"
+    assert len(build_stub(tmp_path, target, nodes=nodes, port=port, sanitize=sanitize)) == nodes
+
+
 def test_a_lost_peer_does_not_end_a_linux_node(posix_images: list[Path]) -> None:
     ours, theirs = socket.socketpair()
     gone, peer = socket.socketpair()

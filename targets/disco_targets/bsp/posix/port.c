@@ -216,6 +216,10 @@ disco_status_t disco_port_init(int argc, char **argv) {
 
 /* ---- bytes ----------------------------------------------------------------------------------------------------------------- */
 
+static bool is_open(uint8_t link) {
+    return link < DISCO_BOARD_LINKS && lines[link] >= 0;
+}
+
 /* The other side has gone: without a host there is nothing left to do; a lost peer shows as a wait that ends at its deadline. */
 static void lose(uint8_t link) {
     if (link == 0) {
@@ -238,14 +242,14 @@ static size_t moved(uint8_t link, ssize_t count, bool reading) {
 }
 
 size_t disco_port_read(uint8_t link, uint8_t *bytes, size_t capacity) {
-    if (lines[link] < 0 || capacity == 0) {
+    if (!is_open(link) || capacity == 0) {
         return 0;
     }
     return moved(link, read(lines[link], bytes, capacity), true);
 }
 
 size_t disco_port_write(uint8_t link, const uint8_t *bytes, size_t length) {
-    if (lines[link] < 0 || length == 0) {
+    if (!is_open(link) || length == 0) {
         return 0;
     }
     const size_t taken = moved(link, write(lines[link], bytes, length), false);
