@@ -44,8 +44,9 @@ class StubHost:
         self._messages: list[Message] = []
 
     def greet(self, session: int = 7) -> Message:
-        """HELLO, again and again, until WELCOME comes."""
+        """HELLO, again and again, until WELCOME comes. What an earlier session brought is forgotten."""
         self.link.reset(session)
+        self._messages.clear()
         end = time.monotonic() + DEADLINE_S
         while time.monotonic() < end:
             self.link.send_control(Opcode.HELLO, Hello(session).pack())
@@ -54,6 +55,7 @@ class StubHost:
                 self.pump(again - time.monotonic())
                 for message in self._messages:
                     if message.opcode == Opcode.WELCOME:
+                        self._messages.remove(message)
                         return message
         raise AssertionError("no WELCOME")
 
