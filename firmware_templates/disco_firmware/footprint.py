@@ -8,9 +8,9 @@ from __future__ import annotations
 RUNTIME_FLASH_BYTES = 24 * 1024
 """Code and tables of runtime, port and C library at -O3."""
 RUNTIME_RAM_BYTES = 12 * 1024
-"""Stack, host line, receive rings and the node's state."""
-LINK_RAM_BYTES = 2048
-"""One line to a peer: transmit window and frame buffers."""
+"""Stack, the line to the host with its receive ring, and the node's state."""
+LINK_RAM_BYTES = 2816
+"""One line to a peer: transmit window and frame buffer (1.5 KB), receive ring (1 KB), states of its routes."""
 RECORD_RAM_BYTES = 64
 """Stamps of one op."""
 

@@ -1,0 +1,23 @@
+"""The estimates that disco-export checks against a board hold for what the linker makes, and are not far off."""
+
+from __future__ import annotations
+
+import pytest
+
+from disco_converter.report import flash_estimate, ram_estimate
+from disco_firmware.build import build_node
+from disco_firmware.bundle import load_bundle
+from disco_firmware.project import STACK_BYTES
+
+from .conftest import BundleMaker
+
+
+@pytest.mark.parametrize("target", ["qemu-mps2-an386", "qemu-mps3-an547"])
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_estimates_are_upper_bounds(make_bundle: BundleMaker, nodes: int, target: str) -> None:
+    bundle = load_bundle(make_bundle(nodes, target))
+    for program in bundle.manifest.programs:
+        image = build_node(bundle.path, program.node)
+        flash, ram = flash_estimate(program), ram_estimate(bundle.manifest, program)
+        assert image.flash_bytes <= flash <= image.flash_bytes + 16 * 1024
+        assert image.ram_bytes + STACK_BYTES <= ram <= image.ram_bytes + STACK_BYTES + 16 * 1024
