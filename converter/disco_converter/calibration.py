@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from disco_firmware.inputs import load_npy
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -28,17 +29,7 @@ def load_calibration(path: Path, shape: tuple[int, ...]) -> FloatArray:
     Raises:
         DiscoError: The file cannot be read, or `check_calibration` refuses its content.
     """
-    if not path.is_file():
-        raise DiscoError(f"calibration file {path} does not exist: give a .npy of sample inputs")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DiscoError(
-            f"calibration file {path} is not a readable .npy ({error}): write it with numpy.save"
-        ) from error
-    if not isinstance(array, np.ndarray):
-        raise DiscoError(f"calibration file {path} holds several arrays: give a .npy file with one array")
-    return check_calibration(array, shape)
+    return check_calibration(load_npy(path, "calibration"), shape)
 
 
 def check_calibration(array: npt.NDArray[np.generic], shape: tuple[int, ...]) -> FloatArray:

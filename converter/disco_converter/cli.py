@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from disco_targets.board import known_boards
-from disco_targets.errors import DiscoError, exit_code
+from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.errors import EXIT_OK, DiscoError
 
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
@@ -28,18 +26,10 @@ _EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit code 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
-    errors = Console(stderr=True)
-    try:
-        _export(options, errors)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (exit_code raises what is no DiscoError again)
-        code = exit_code(error)
-        errors.print(f"disco-export: {str(error) or 'interrupted'}", markup=False, highlight=False, soft_wrap=True)
-        return code
-    return 0
+    return run_command("disco-export", lambda errors: _export(options, errors))
 
 
-def _export(options: argparse.Namespace, errors: Console) -> None:
+def _export(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, so that --help and usage errors need no conversion packages.
     try:
         from disco_converter.export import ExportConfig, export
@@ -56,14 +46,11 @@ def _export(options: argparse.Namespace, errors: Console) -> None:
         calibration=options.calibration,
         test_inputs=options.test_inputs,
     )
+    check_writable(options.json)
     result = export(config, _Bars(errors))
-    if options.json is not None:
-        options.json.write_text(json.dumps(summary(result), indent=1) + "\n", encoding="utf-8")
+    write_json(options.json, summary(result))
     print_report(result, Console())
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    return EXIT_OK
 
 
 class _Bars:

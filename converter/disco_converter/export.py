@@ -99,7 +99,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         inputs = _proof_inputs(config, graph.tensors[graph.input])
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
             proof = prove(cut, content, files, inputs, advance)
-        sources = _sources(config, cut, plans, source_digest, content)
+        sources = _sources(config.model.name, cut, plans, boards, source_digest, content)
         check_fit(cut, plans, sources, boards)
         manifest = manifest_of(cut, plans, sources, source_digest, hashlib.sha256(content).hexdigest())
         with progress.step("Writing the bundle"):
@@ -153,17 +153,17 @@ def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
 
 
 def _sources(
-    config: ExportConfig, cut: Partition, plans: tuple[MemoryPlan, ...], source_digest: str, content: bytes
+    name: str,
+    cut: Partition,
+    plans: tuple[MemoryPlan, ...],
+    boards: tuple[Board, ...],
+    source_digest: str,
+    content: bytes,
 ) -> tuple[ModelSource, ...]:
-    targets = config.targets * config.nodes if len(config.targets) == 1 else config.targets
+    targets = tuple(board.name for board in boards)
     bundle_id = _bundle_id(cut, targets, content)
     return tuple(
-        model_source(
-            cut,
-            slice_,
-            plan,
-            Provenance(version("disco-edge"), config.model.name, source_digest, bundle_id, target),
-        )
+        model_source(cut, slice_, plan, Provenance(version("disco-edge"), name, source_digest, bundle_id, target))
         for slice_, plan, target in zip(cut.slices, plans, targets, strict=True)
     )
 

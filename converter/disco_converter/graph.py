@@ -65,6 +65,13 @@ class Padding:
         return any((self.top, self.bottom, self.left, self.right))
 
 
+def same_padding(length: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
+    """(before, after) of TFLite's SAME: as little as needed, the odd pixel at the end (tflite/kernels/padding.h)."""
+    output = -(-length // stride)
+    total = max(0, (output - 1) * stride + (kernel - 1) * dilation + 1 - length)
+    return total // 2, total - total // 2
+
+
 @dataclass(frozen=True)
 class Window:
     """Kernel of a convolution or pooling: sizes as (height, width)."""

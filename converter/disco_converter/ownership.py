@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_converter import graph as g
+from disco_planning.shares import contiguous_owners
 from disco_targets.errors import DiscoError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -36,9 +37,8 @@ class Ownership:
 
 
 def shares(channels: int, nodes: int) -> IntArray:
-    """[channels] owners in contiguous blocks as equal as possible, the remainder to the first nodes."""
-    sizes = [channels // nodes + (node < channels % nodes) for node in range(nodes)]
-    return np.repeat(np.arange(nodes), sizes)
+    """[channels] owners in the shares that the pruner uses too."""
+    return np.array(contiguous_owners(channels, nodes), np.int64)
 
 
 def propagate(graph: g.Graph, nodes: int) -> dict[str, Ownership]:

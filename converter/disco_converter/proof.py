@@ -74,7 +74,7 @@ class _Chain:
         ordered = sorted((f for files in slices for f in files), key=lambda f: (f.stage.index, f.stage.node))
         self._stages = [(f.stage, ReferenceModel(f.content, _name(f.stage), observe=True)) for f in ordered]
 
-    def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, SlicedName], g.Int8Array]]:
+    def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, str], g.Int8Array]]:
         """Yields (node, (buffer, op name), own channels of its output) for every op."""
         values: list[dict[str, g.Int8Array]] = [
             {self._partition.graph.input: sample} for _ in range(self._partition.nodes)
@@ -103,9 +103,6 @@ class _Chain:
         return value
 
 
-SlicedName = str
-
-
 def _name(stage: Stage) -> str:
     return f"stage {stage.index} of node {stage.node}"
 
@@ -114,7 +111,7 @@ def _compare(
     partition: Partition,
     golden: dict[str, g.Int8Array],
     node: int,
-    place: tuple[str, SlicedName],
+    place: tuple[str, str],
     value: g.Int8Array,
     number: int,
 ) -> int:

@@ -245,16 +245,9 @@ def _window(op: _Context, size: tuple[int, int], options: Any, dilated: bool) ->
     height, width = op.shape(0)[1:3]
     if options.Padding() == tflite.Padding.VALID:
         return g.Window(size, stride, dilation)
-    top, bottom = _same_padding(height, size[0], stride[0], dilation[0])
-    left, right = _same_padding(width, size[1], stride[1], dilation[1])
+    top, bottom = g.same_padding(height, size[0], stride[0], dilation[0])
+    left, right = g.same_padding(width, size[1], stride[1], dilation[1])
     return g.Window(size, stride, dilation, g.Padding(top, bottom, left, right))
-
-
-def _same_padding(length: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """TFLite's SAME: as little as needed, the odd pixel at the end (tflite/kernels/padding.h)."""
-    output = -(-length // stride)
-    total = max(0, (output - 1) * stride + (kernel - 1) * dilation + 1 - length)
-    return total // 2, total - total // 2
 
 
 def _conv_2d(op: _Context) -> g.Params:

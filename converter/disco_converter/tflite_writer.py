@@ -260,17 +260,10 @@ def _implicit_padding(window: g.Window, shape: list[int]) -> int | None:
     """TFLite's VALID or SAME where one of them means this window's padding on this input, else None."""
     if not window.padding:
         return int(tflite.Padding.VALID)
-    sides = []
-    for axis in (0, 1):
-        length, kernel, stride, dilation = (
-            shape[1 + axis],
-            window.size[axis],
-            window.stride[axis],
-            window.dilation[axis],
-        )
-        total = max(0, (-(-length // stride) - 1) * stride + (kernel - 1) * dilation + 1 - length)
-        sides.append((total // 2, total - total // 2))
-    return int(tflite.Padding.SAME) if window.padding == g.Padding(*sides[0], *sides[1]) else None
+    top, bottom = g.same_padding(shape[1], window.size[0], window.stride[0], window.dilation[0])
+    left, right = g.same_padding(shape[2], window.size[1], window.stride[1], window.dilation[1])
+    same = window.padding == g.Padding(top, bottom, left, right)
+    return int(tflite.Padding.SAME) if same else None
 
 
 def _options(table: str, **fields: Any) -> tuple[int, Callable[[Any], int]]:

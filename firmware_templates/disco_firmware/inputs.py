@@ -30,12 +30,12 @@ def load_inputs(path: Path, tensor: TensorInfo) -> Int8Array:
     Raises:
         DiscoError: The file is missing or no .npy, or its shape, dtype or range does not fit.
     """
-    return to_int8(_load(path, "inputs"), tensor, str(path))
+    return to_int8(load_npy(path, "inputs"), tensor, str(path))
 
 
 def load_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
     """Reads a .npy with one whole number per input. DiscoError when it is anything else."""
-    labels = _load(path, "labels")
+    labels = load_npy(path, "labels")
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DiscoError(
             f"labels {path} are {labels.dtype} {list(labels.shape)}: give one whole number per input, [{count}]"
@@ -69,15 +69,20 @@ def quantise(values: npt.NDArray[np.float32], scale: float, zero_point: int) -> 
     return result
 
 
-def _load(path: Path, what: str) -> npt.NDArray[Any]:
+def load_npy(path: Path, what: str) -> npt.NDArray[Any]:
+    """The one array of a .npy file; `what` names its content in messages.
+
+    Raises:
+        DiscoError: The file is missing, no .npy, or holds several arrays.
+    """
     if not path.is_file():
-        raise DiscoError(f"{what} {path} do not exist: give a .npy file")
+        raise DiscoError(f"{what} file {path} does not exist: give a .npy file")
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise DiscoError(f"{what} {path} are not a readable .npy ({error}): write them with numpy.save") from error
+        raise DiscoError(f"{what} file {path} is not a readable .npy ({error}): write it with numpy.save") from error
     if not isinstance(array, np.ndarray):
-        raise DiscoError(f"{what} {path} hold several arrays: give a .npy file with one array")
+        raise DiscoError(f"{what} file {path} holds several arrays: give a .npy file with one array")
     return array
 
 

@@ -8,12 +8,11 @@ channels
 from __future__ import annotations
 
 import dataclasses
-import types
-import typing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from disco_targets.errors import DiscoError
+from disco_targets.records import record
 
 SCHEMA_VERSION = 1
 REPLICATED = "replicated"
@@ -184,36 +183,4 @@ class Manifest:
                 f"bundle.json has schema {schema!r}; this version of disco-edge reads schema {SCHEMA_VERSION}: "
                 "export the model again with disco-export"
             )
-        return _record(Manifest, data, "bundle.json")
-
-
-T = TypeVar("T")
-
-
-def _record(cls: type[T], data: Any, where: str) -> T:
-    if not isinstance(data, dict):
-        raise DiscoError(f"{where}: expected an object, found {type(data).__name__}")
-    hints = typing.get_type_hints(cls)
-    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    if names != set(data):
-        difference = ", ".join(sorted(names ^ set(data)))
-        raise DiscoError(f"{where}: unknown or missing keys: {difference}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
-
-
-def _value(hint: Any, data: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        options = typing.get_args(hint)
-        return data if isinstance(data, str) and str in options else _value(options[-1], data, where)
-    if origin is tuple:
-        if not isinstance(data, (list, tuple)):
-            raise DiscoError(f"{where}: expected a list")
-        return tuple(_value(typing.get_args(hint)[0], item, where) for item in data)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _record(hint, data, where)
-    if hint is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if not isinstance(data, hint) or (isinstance(data, bool) and hint is not bool):
-        raise DiscoError(f"{where}: expected {hint.__name__}, found {data!r}")
-    return data
+        return record(Manifest, data, "bundle.json")

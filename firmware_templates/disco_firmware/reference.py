@@ -31,6 +31,7 @@ class ReferenceModel:
         self._interpreter = _interpreter(content, where)
         self._inputs = [int(detail["index"]) for detail in self._interpreter.get_input_details()]
         self._outputs = [int(detail["index"]) for detail in self._interpreter.get_output_details()]
+        self._indices = {d["name"]: int(d["index"]) for d in self._interpreter.get_tensor_details()}
         if observe:
             # Only a model output is safe to read: TFLite 2.14 lets ADD, RESHAPE and SOFTMAX write over their inputs,
             # even
@@ -53,10 +54,7 @@ class ReferenceModel:
 
     def tensor_index(self, name: str) -> int:
         """Index of the tensor called `name` (KeyError when there is none)."""
-        for detail in self._interpreter.get_tensor_details():
-            if detail["name"] == name:
-                return int(detail["index"])
-        raise KeyError(name)
+        return self._indices[name]
 
 
 def with_outputs(content: bytes, outputs: Sequence[int]) -> bytes:

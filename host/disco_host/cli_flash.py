@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from disco_host.flash import BOARD, POSIX, NodeFirmware, flash
-from disco_host.interrupts import interruptible
-from disco_targets.errors import EXIT_OK, DiscoError, exit_code
+from disco_targets.command import run_command
+from disco_targets.errors import EXIT_OK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,15 +27,11 @@ _EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit code 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    errors = Console(stderr=True)
-    try:
-        with interruptible():
-            built = flash(options.bundle, options.node, options.boards)
-    except (DiscoError, KeyboardInterrupt) as error:
-        text = f"disco-flash: {str(error) or 'interrupted'}"
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-        return exit_code(error)
-    _print(built, Console())
+    return run_command("disco-flash", lambda _errors: _flash(options))
+
+
+def _flash(options: argparse.Namespace) -> int:
+    _print(flash(options.bundle, options.node, options.boards), Console())
     return EXIT_OK
 
 

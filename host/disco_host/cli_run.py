@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from disco_host.interrupts import interruptible
 from disco_host.progress import Bar
 from disco_host.report import print_report
 from disco_host.run import DEFAULT_DEADLINE_S, EMULATED, POSIX, RunConfig, run
 from disco_host.trace import chrome_trace
-from disco_targets.errors import EXIT_FAILED, EXIT_OK, DiscoError, exit_code
+from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,15 +31,7 @@ _EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit code 0 bit-exact, 1 failed or outputs differ, 2 wrong usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    errors = Console(stderr=True)
-    try:
-        with interruptible():
-            return _run(options, errors)
-    except (DiscoError, KeyboardInterrupt) as error:
-        code = exit_code(error)
-        text = f"disco-run: {str(error) or 'interrupted'}"
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
-        return code
+    return run_command("disco-run", lambda errors: _run(options, errors))
 
 
 def _run(options: argparse.Namespace, errors: Console) -> int:
@@ -57,34 +48,16 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         logs=options.keep_logs,
     )
     for file in (options.json, options.trace):
-        _check_writable(file)
+        check_writable(file)
     with Bar(errors) as bar:
         outcome = run(config, bar)
-    _write(options.json, outcome.result.to_json(), indent=1)
+    write_json(options.json, outcome.result.to_json())
     if options.trace is not None:
         captures = outcome.captures[-TRACED:]
         trace = chrome_trace(outcome.bundle.manifest, outcome.result, *captures)
-        _write(options.trace, trace, indent=None)
+        write_json(options.trace, trace, indent=None)
     print_report(outcome.result, Console())
     return EXIT_OK if outcome.result.bit_exact else EXIT_FAILED
-
-
-def _check_writable(path: Path | None) -> None:
-    """A run is not to be lost because its report has nowhere to go."""
-    if path is not None and (not path.parent.is_dir() or path.is_dir()):
-        raise DiscoError(f"{path} cannot be written: name a file in an existing folder")
-
-
-def _write(path: Path | None, document: dict[str, Any], indent: int | None) -> None:
-    if path is None:
-        return
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _parser() -> argparse.ArgumentParser:

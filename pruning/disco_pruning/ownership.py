@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from disco_planning import shares
 from disco_targets.errors import DiscoError
 
 Owners = tuple[int, ...]
@@ -81,8 +82,7 @@ def contiguous_owners(channels: int, nodes: int) -> Owners:
         raise DiscoError(f"{nodes} nodes were asked for: use at least one")
     if channels < nodes:
         raise DiscoError(f"{channels} channels cannot be shared by {nodes} nodes: use fewer nodes")
-    share, remainder = divmod(channels, nodes)
-    return tuple(k for k in range(nodes) for _ in range(share + (k < remainder)))
+    return shares.contiguous_owners(channels, nodes)
 
 
 def mixing_layers(model: nn.Module, nodes: int) -> tuple[MixingLayer, ...]:

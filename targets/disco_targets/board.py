@@ -6,16 +6,14 @@ A board names its chip, so that a second board with the same chip is a file of a
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import sys
-import types
-import typing
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
+from disco_targets.records import record
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -143,7 +141,7 @@ def load_board(name: str) -> Board:
     chip = data.get("chip")
     if chip is not None:
         data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
-    board = _record(Board, {"name": name, "chip": None, "emulator": None, **data}, f"boards/{name}.toml")
+    board = record(Board, {"name": name, "chip": None, "emulator": None, **data}, f"boards/{name}.toml")
     if board.unit not in UNITS:
         raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")
     return board
@@ -159,36 +157,3 @@ def _toml(file: Traversable) -> dict[str, Any]:
         return data
     except (tomllib.TOMLDecodeError, OSError) as error:
         raise DiscoError(f"{file.name}: {error}") from error
-
-
-T = TypeVar("T")
-
-
-def _record(cls: type[T], data: Any, where: str) -> T:
-    """A dataclass from a table; every key must be known and present."""
-    if not isinstance(data, dict):
-        raise DiscoError(f"{where}: expected a table, found {data!r}")
-    hints = typing.get_type_hints(cls)
-    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    unknown, missing = sorted(set(data) - names), sorted(names - set(data))
-    if unknown or missing:
-        parts = [f"unknown keys {', '.join(unknown)}"] * bool(unknown) + [f"missing keys {', '.join(missing)}"] * bool(
-            missing
-        )
-        raise DiscoError(f"{where}: {'; '.join(parts)}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
-
-
-def _value(hint: Any, data: Any, where: str) -> Any:
-    origin = typing.get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        return None if data is None else _value(typing.get_args(hint)[0], data, where)
-    if origin is tuple:
-        if not isinstance(data, list):
-            raise DiscoError(f"{where}: expected a list, found {data!r}")
-        return tuple(_value(typing.get_args(hint)[0], item, where) for item in data)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _record(hint, data, where)
-    if type(data) is not hint:
-        raise DiscoError(f"{where}: expected {hint.__name__}, found {data!r}")
-    return data

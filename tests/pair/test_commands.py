@@ -198,7 +198,7 @@ def test_a_bundle_of_another_version_is_refused(bundle: Path, tmp_path: Path) ->
         (["--boards", "emulated", "--repeat", "many"], "invalid int value", 2),
         ([], "--boards", 2),
         (["--boards", "none.toml"], "cluster file none.toml does not exist", 1),
-        (["--boards", "emulated", "--inputs", "none.npy"], "inputs none.npy do not exist", 1),
+        (["--boards", "emulated", "--inputs", "none.npy"], "inputs file none.npy does not exist", 1),
         (["--boards", "emulated", "--json", "/none/x.json"], "/none/x.json cannot be written", 1),
     ],
 )

@@ -93,6 +93,7 @@ def test_more_nodes_than_channels_are_refused() -> None:
         (["model.onnx", "--nodes", "2", "--target", "qemu-mps2-an38"], 1, "did you mean qemu-mps2-an386"),
         (["model.onnx", "--nodes", "2", "--target", "posix,posix,posix"], 2, "3 targets for 2 nodes"),
         (["model.onnx", "--nodes", "2", "--target", "posix"], 2, "needs --calibration"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--json", "nowhere/x.json"], 1, "cannot be written"),
         (["broken.tflite", "--nodes", "2", "--target", "posix"], 1, "not a .tflite file"),
         (["model.onnx", "--nodes", "9", "--target", "qemu-mps2-an386"], 1, "at most 5"),
     ],

@@ -29,7 +29,7 @@ typedef enum {
     DISCO_MSG_INPUT = 0x20,   /* u16 input, u16 0, u32 offset, int8 data: part of an input tensor [h][w][c] */
     DISCO_MSG_RUN = 0x21,     /* u32 inference, u32 deadline in ms of each wait, u32 flags (DISCO_RUN_*) */
     /* node -> host */
-    DISCO_MSG_WELCOME = 0x11,   /* see disco_welcome_t in node.c: versions, node, board, clock, bundle id, limits */
+    DISCO_MSG_WELCOME = 0x11,   /* see node_greeting.c: versions, node, board, clock, bundle id, limits */
     DISCO_MSG_CONNECTED = 0x13, /* no payload */
     DISCO_MSG_OUTPUT =
         0x30,             /* u16 output, u16 0, u32 offset, int8 data: part of this node's own channels [h][w][own] */
