@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ ROOT = HERE.parents[1]
 WORK = Path("build/demo")
 TARGET = "qemu-mps2-an386"
 IMAGES = 50
+SHOWN = "disco"
+"""The case whose commands show all they print."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,17 @@ def main() -> int:
     for name in ("images", "labels"):
         np.save(ROOT / WORK / f"{name}.npy", np.load(HERE / f"test_{name}.npy")[:IMAGES])
     reports: dict[str, Any] = {}
-    for case in cases:
-        console.rule(case.title)
-        status = _run_case(case, console)
-        if status:
-            return status
-        reports[case.key] = json.loads((ROOT / WORK / f"{case.key}.json").read_text())
+    with ThreadPoolExecutor(max_workers=1) as worker:  # exports and builds the next ones while the boards run
+        try:
+            firmware = [worker.submit(_prepare, case) for case in cases]
+            for case, prepared in zip(cases, firmware, strict=True):
+                console.rule(case.title)
+                status = _show_prepared(case, prepared, console) or _run_boards(case, console)
+                if status:
+                    return status
+                reports[case.key] = json.loads((ROOT / WORK / f"{case.key}.json").read_text())
+        finally:
+            worker.shutdown(cancel_futures=True)
     (ROOT / WORK / "report.json").write_text(json.dumps(reports, indent=1) + "\n")
     console.rule("The four runs")
     console.print(_story(cases, reports))
@@ -65,29 +73,58 @@ def main() -> int:
     return 0 if all(report["bit_exact"] for report in reports.values()) else 1
 
 
-def _run_case(case: Case, console: Console) -> int:
+def _preparation(case: Case) -> tuple[list[str], ...]:
     data = HERE.relative_to(ROOT)
-    bundle, figures = WORK / case.key, WORK / f"{case.key}.json"
     export = ["disco-export", case.model, "--nodes", case.nodes, "--target", TARGET]
-    export += ["--calibration", data / "calibration.npy", "--json", WORK / f"{case.key}-export.json", "-o", bundle]
-    run = ["disco-run", bundle, "--boards", "emulated", "--inputs", WORK / "images.npy"]
-    run += ["--labels", WORK / "labels.npy", "--json", figures]
-    if case.key == "disco":
-        run += ["--trace", WORK / "trace.json"]
-    quiet = case.key != "disco"
-    return _call(export, console, quiet) or _call(run, console, quiet)
+    export += ["--calibration", data / "calibration.npy", "--json", WORK / f"{case.key}-export.json"]
+    export += ["-o", WORK / case.key]
+    return [str(word) for word in export], ["disco-flash", str(WORK / case.key)]
 
 
-def _call(command: list[Any], console: Console, quiet: bool) -> int:
-    """Runs a command of this environment; a quiet one shows its output only when it fails."""
+def _prepare(case: Case) -> list[subprocess.CompletedProcess[str]]:
+    """Exports and builds, as far as it goes; nothing is shown yet."""
+    results = []
+    for command in _preparation(case):
+        results.append(_call(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+        if results[-1].returncode:
+            break
+    return results
+
+
+def _show_prepared(case: Case, prepared: Future[list[subprocess.CompletedProcess[str]]], console: Console) -> int:
+    """Exit code of the last command."""
+    with console.status("exporting the model and building the firmware"):
+        results = prepared.result()
+    for command, result in zip(_preparation(case), results, strict=False):
+        _announce(command, console)
+        if case.key == SHOWN or result.returncode:
+            sys.stdout.write(result.stdout)
+            sys.stdout.flush()
+    return results[-1].returncode
+
+
+def _run_boards(case: Case, console: Console) -> int:
+    """Exit code of `disco-run`."""
+    command = ["disco-run", WORK / case.key, "--boards", "emulated", "--inputs", WORK / "images.npy"]
+    command += ["--labels", WORK / "labels.npy", "--json", WORK / f"{case.key}.json"]
+    if case.key == SHOWN:
+        command += ["--trace", WORK / "trace.json"]
     words = [str(word) for word in command]
-    console.print(f"$ {' '.join(words)}", style="bold", highlight=False, soft_wrap=True)
-    program = Path(sys.executable).parent / words[0]
-    output = subprocess.PIPE if quiet else None
-    result = subprocess.run([program, *words[1:]], cwd=ROOT, stdout=output, text=True)
-    if result.returncode and quiet:
+    _announce(words, console)
+    result = _call(words, stdout=None if case.key == SHOWN else subprocess.PIPE)
+    if result.returncode and result.stdout:
         sys.stdout.write(result.stdout)
     return result.returncode
+
+
+def _announce(command: list[str], console: Console) -> None:
+    console.print(f"$ {' '.join(command)}", style="bold", highlight=False, soft_wrap=True)
+
+
+def _call(command: list[str], stdout: int | None, stderr: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a command of this environment."""
+    program = Path(sys.executable).parent / command[0]
+    return subprocess.run([program, *command[1:]], cwd=ROOT, stdout=stdout, stderr=stderr, text=True)
 
 
 def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
