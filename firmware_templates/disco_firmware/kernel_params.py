@@ -1,0 +1,133 @@
+"""The parameters of the kernels of disco/kernels.h as numbers: what the converter makes of an op, and what a variant packs.
+
+Layouts and meaning are those of the C structures of the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_firmware.quantisation import (
+    ActivationRange,
+    AddParameters,
+    MeanParameters,
+    ReluParameters,
+    Requantisation,
+    SoftmaxParameters,
+)
+
+Int8Array: TypeAlias = npt.NDArray[np.int8]
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class View:
+    """Pixels of a tensor as a kernel sees them (disco_input_t, disco_output_t without the data)."""
+
+    height: int
+    width: int
+    channels: int
+    """Leading channels of each pixel that are read or written."""
+    stride: int
+    """Bytes from one pixel to the next."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """disco_window_t."""
+
+    kernel_h: int
+    kernel_w: int
+    stride_h: int = 1
+    stride_w: int = 1
+    dilation_h: int = 1
+    dilation_w: int = 1
+    pad_top: int = 0
+    pad_left: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2D:
+    """disco_conv2d_t. weights [out, kernel_h, kernel_w, in], bias [out]."""
+
+    window: Window
+    weights: Int8Array
+    bias: Int32Array | None
+    input_zero_point: int
+    requantise: Requantisation
+
+
+@dataclass(frozen=True, eq=False)
+class DepthwiseConv2D:
+    """disco_depthwise_conv2d_t. weights [kernel_h, kernel_w, out], bias [out]."""
+
+    window: Window
+    weights: Int8Array
+    bias: Int32Array | None
+    depth_multiplier: int
+    input_zero_point: int
+    requantise: Requantisation
+
+
+@dataclass(frozen=True, eq=False)
+class FullyConnected:
+    """disco_fully_connected_t. weights [out, in], bias [out]."""
+
+    weights: Int8Array
+    bias: Int32Array | None
+    input_zero_point: int
+    requantise: Requantisation
+
+
+@dataclass(frozen=True)
+class Add:
+    """disco_add_t."""
+
+    values: AddParameters
+
+
+@dataclass(frozen=True)
+class AveragePool2D:
+    """disco_pool2d_t."""
+
+    window: Window
+    activation: ActivationRange
+
+
+@dataclass(frozen=True)
+class MaxPool2D:
+    """disco_pool2d_t."""
+
+    window: Window
+    activation: ActivationRange
+
+
+@dataclass(frozen=True)
+class Mean:
+    """disco_mean_t."""
+
+    values: MeanParameters
+
+
+@dataclass(frozen=True)
+class Relu:
+    """disco_relu_t."""
+
+    values: ReluParameters
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """disco_softmax_t."""
+
+    values: SoftmaxParameters
+
+
+KernelParams: TypeAlias = (
+    Conv2D | DepthwiseConv2D | FullyConnected | Add | AveragePool2D | MaxPool2D | Mean | Relu | Softmax
+)
+"""Those that have variants; the others (PAD, RESHAPE, ...) only have the portable kernel."""

@@ -1,0 +1,77 @@
+/*
+ * The instructions of the DSP extension (Armv7E-M, Armv8-M), and what they compute in C where there are none, so that the
+ * same kernels run, with sanitizers, on a PC. Names and meaning are those of the Arm C Language Extensions.
+ */
+#ifndef DISCO_VARIANTS_SIMD_H
+#define DISCO_VARIANTS_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Variants are inlined into the generated code, whose constant arguments specialise them. */
+#define DISCO_VARIANT static inline __attribute__((always_inline))
+
+/* Four bytes, two int16 or one int32 from any address: LDR on cores that load unaligned words. */
+DISCO_VARIANT uint32_t disco_load_word(const void *source) {
+    uint32_t word;
+    memcpy(&word, source, sizeof word);
+    return word;
+}
+
+DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
+    memcpy(target, &word, sizeof word);
+}
+
+#if defined(__ARM_FEATURE_DSP)
+#include <arm_acle.h>
+
+#define disco_smlad(x, y, sum) __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
+
+/* Bytes 0 and 2 of x, as two int16. */
+DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
+    return (uint32_t)__sxtb16((int8x4_t)x);
+}
+
+/* Bytes 1 and 3 of x, as two int16. */
+DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
+    uint32_t result;
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(result) : "r"(x));
+    return result;
+}
+
+/* round(x * y / 2^32), halves up. */
+DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
+    int32_t result;
+    __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+#define disco_ssat8(x) ((int8_t)__ssat((x), 8))
+
+#else
+
+DISCO_VARIANT int32_t disco_smlad(uint32_t x, uint32_t y, int32_t sum) {
+    const int32_t low = (int16_t)x * (int16_t)y;
+    const int32_t high = (int16_t)(x >> 16) * (int16_t)(y >> 16);
+    return (int32_t)((uint32_t)sum + (uint32_t)low + (uint32_t)high);
+}
+
+DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
+    return (uint16_t)(int8_t)x | (uint32_t)(uint16_t)(int8_t)(x >> 16) << 16;
+}
+
+DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
+    return disco_sxtb16(x >> 8);
+}
+
+DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
+    return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
+}
+
+DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
+    return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
+}
+
+#endif
+
+#endif
