@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from disco_converter import graph as g
 from disco_converter.ownership import Ownership
 from disco_converter.partition import Exchange, NodeSlice, Partition, SlicedOp
@@ -75,15 +73,17 @@ def sent_bytes(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
     )
 
 
+def sent_channels(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
+    """Channels of the op's output that leave the node, summed over the receivers."""
+    return sum(
+        len(channels)
+        for exchange in partition.exchanges
+        if exchange.tensor == op.output
+        for (sender, _), channels in exchange.routes.items()
+        if sender == slice_.node
+    )
+
+
 def received_channels(slice_: NodeSlice, op: SlicedOp) -> int:
     """Halo channels that the op reads."""
     return sum(max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands)
-
-
-def weight_bytes(op: SlicedOp) -> int:
-    """int8 weights, int32 bias, int32 multipliers and int8 shifts of a node's share."""
-    if not isinstance(op.params, (g.Conv2D, g.DepthwiseConv2D, g.FullyConnected)):
-        return 0
-    filter_ = op.params.filter
-    outputs = filter_.scales.size
-    return int(np.asarray(filter_.weights).nbytes) + 4 * outputs * (filter_.bias is not None) + 5 * outputs

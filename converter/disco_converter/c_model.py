@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from disco_converter import accounting
-from disco_converter.c_params import CArray, CParameterArray, CParameters, OpLowering
+from disco_converter.c_kernels import CArray, CFunction, CParameters, KernelWriter
+from disco_converter.kernel_choice import Kernel
+from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
-from disco_converter.partition import NodeSlice, Partition, SlicedOp
+from disco_converter.partition import NodeSlice, Partition
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 
@@ -70,7 +72,8 @@ class ModelSource:
     bundle_id_bytes: str
     arrays: tuple[CArray, ...]
     parameters: tuple[CParameters, ...]
-    parameter_arrays: tuple[CParameterArray, ...]
+    headers: tuple[str, ...]
+    functions: tuple[CFunction, ...]
     tensors: tuple[CTensor, ...]
     ops: tuple[COp, ...]
     sends: tuple[str, ...]
@@ -83,18 +86,35 @@ class ModelSource:
     routes: tuple[CRoute, ...]
     bytes_sent: int
     bytes_received: int
+    code_bytes: int
+    """Estimate of the specialised kernels' code."""
 
     @property
     def constant_bytes(self) -> int:
-        """Flash taken by the generated constants (structure sizes as on a 32-bit board)."""
+        """Flash taken by the generated constants and kernels (structure sizes as on a 32-bit board)."""
         arrays = sum(array.bytes for array in self.arrays)
-        structures = 20 * len(self.tensors) + 20 * len(self.ops) + 16 * len(self.sends) + 12 * len(self.receives)
-        return arrays + structures + 64 * len(self.parameters)
+        structures = 20 * len(self.tensors) + 28 * len(self.ops) + 16 * len(self.sends) + 12 * len(self.receives)
+        return arrays + structures + 64 * len(self.parameters) + self.code_bytes
 
 
-def model_source(partition: Partition, slice_: NodeSlice, plan: MemoryPlan, provenance: Provenance) -> ModelSource:
+@dataclass(frozen=True, eq=False)
+class NodeKernels:
+    """A node's program with the kernel of each op."""
+
+    ops: tuple[LoweredOp, ...]
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def scratch_bytes(self) -> dict[str, int]:
+        """By op name."""
+        return {lowered.op.name: kernel.scratch_bytes for lowered, kernel in zip(self.ops, self.kernels, strict=True)}
+
+
+def model_source(
+    partition: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, provenance: Provenance
+) -> ModelSource:
     """The template context of one node."""
-    return _Lowering(partition, slice_, plan).source(provenance)
+    return _Lowering(partition, slice_, program, plan).source(provenance)
 
 
 @dataclass
@@ -107,15 +127,15 @@ class _Links:
 
 
 class _Lowering:
-    def __init__(self, partition: Partition, slice_: NodeSlice, plan: MemoryPlan) -> None:
-        self._partition, self._slice, self._plan = partition, slice_, plan
+    def __init__(self, partition: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan) -> None:
+        self._partition, self._slice, self._program, self._plan = partition, slice_, program, plan
         self._names = list(plan.placements)
-        self._ops = OpLowering(partition, slice_)
+        self._kernels = KernelWriter()
         self._arrays: list[CArray] = []
 
     def source(self, provenance: Provenance) -> ModelSource:
         links = self._links()
-        ops = tuple(self._op(op) for op in self._slice.ops)
+        ops = tuple(self._op(op, kernel) for op, kernel in zip(self._program.ops, self._program.kernels, strict=True))
         node = self._slice.node
         sent = accounting.bytes_between(self._partition)
         return ModelSource(
@@ -129,9 +149,10 @@ class _Lowering:
             node=node,
             node_count=self._partition.nodes,
             bundle_id_bytes=", ".join(f"0x{b:02x}" for b in bytes.fromhex(provenance.bundle_id)),
-            arrays=tuple(self._ops.arrays + self._arrays),
-            parameters=tuple(self._ops.parameters),
-            parameter_arrays=tuple(self._ops.parameter_arrays),
+            arrays=tuple(self._kernels.arrays + self._arrays),
+            parameters=tuple(self._kernels.parameters),
+            headers=tuple(sorted(self._kernels.headers)),
+            functions=tuple(self._kernels.functions),
             tensors=tuple(self._tensor(name, links.of_tensor.get(name, {})) for name in self._names),
             ops=ops,
             sends=tuple(links.sends),
@@ -144,6 +165,7 @@ class _Lowering:
             routes=tuple(self._routes()),
             bytes_sent=sum(size for (sender, _), size in sent.items() if sender == node),
             bytes_received=sum(size for (_, receiver), size in sent.items() if receiver == node),
+            code_bytes=sum(kernel.code_bytes for kernel in self._program.kernels),
         )
 
     def _index(self, buffer: str) -> int:
@@ -169,19 +191,29 @@ class _Lowering:
         }
         return CTensor(comment(text), initialiser(fields))
 
-    def _op(self, op: SlicedOp) -> COp:
-        kind, params = self._ops.lower(op)
+    def _op(self, lowered: LoweredOp, chosen: Kernel) -> COp:
+        op = lowered.op
+        offsets = tuple(self._plan.placements[o.buffer].offset for o in op.operands)
+        scratch = self._plan.scratch.get(op.name)
+        kernel = self._kernels.write(
+            lowered,
+            chosen,
+            (*offsets, self._plan.placements[op.output].offset),
+            None if scratch is None else scratch.offset,
+        )
         name = f"{identifier(op.name)}_operands"
         operands = ", ".join(f"{{{self._index(o.buffer)}, {len(o.channels)}}}" for o in op.operands)
         output = self._partition.graph.tensors[op.source.output]
         own = len(self._slice.buffers[op.output].own)
         text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {own} channels"
         fields: dict[str, object] = {
-            "kind": kind,
+            "kind": kernel.kind,
             "inputs": name,
             "input_count": len(op.operands),
             "output": self._index(op.output),
-            "params": params,
+            "params": kernel.params,
+            "run": kernel.run,
+            "row_step": kernel.row_step,
         }
         return COp(comment(text), name, operands, initialiser(fields))
 
@@ -206,8 +238,9 @@ class _Lowering:
         own = self._slice.buffers[tensor].own
         positions = [own.index(channel) for channel in channels]
         name = f"sent_{exchange}_to_{receiver}"
+        text = f"Positions sent to node {receiver} in exchange {exchange}"
         self._arrays.append(
-            CArray.of("uint16_t", name, f"Positions sent to node {receiver} in exchange {exchange}", positions)
+            CArray(f"uint16_t {name}[{len(positions)}]", text, array_body(positions), 2 * len(positions))
         )
         return initialiser(
             {

@@ -45,6 +45,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
         output=options.output,
         calibration=options.calibration,
         test_inputs=options.test_inputs,
+        optimize=options.optimize,
     )
     check_writable(options.json)
     result = export(config, _Bars(errors))
@@ -93,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--test-inputs", type=Path, metavar="FILE.npy", help="more inputs for the proof, float32 or int8"
+    )
+    parser.add_argument(
+        "--optimize",
+        default="balanced",
+        metavar="size|balanced|speed",
+        help="flash for faster kernels: none beyond the int8 weights, up to 2.5 times as much, all that the board has "
+        "(default: balanced)",
     )
     parser.add_argument(
         "-o",

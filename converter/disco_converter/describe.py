@@ -5,14 +5,16 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from disco_converter import accounting
-from disco_converter.c_model import ModelSource
-from disco_converter.memory import MemoryPlan
+from disco_converter.c_model import ModelSource, NodeKernels
+from disco_converter.kernel_choice import Kernel
+from disco_converter.memory import MemoryPlan, buffer_bytes
 from disco_converter.partition import NodeSlice, Partition, SlicedOp
 from disco_firmware import manifest as m
 
 
 def manifest_of(
     cut: Partition,
+    programs: tuple[NodeKernels, ...],
     plans: tuple[MemoryPlan, ...],
     sources: tuple[ModelSource, ...],
     model_sha256: str,
@@ -31,7 +33,7 @@ def manifest_of(
         tensors=tuple(_tensor(cut, name) for name in cut.graph.tensors),
         ops=tuple(_op(cut, index) for index in range(len(cut.graph.ops))),
         exchanges=tuple(_exchange(cut, index) for index in range(len(cut.exchanges))),
-        programs=tuple(_program(cut, s, p, c) for s, p, c in zip(cut.slices, plans, sources, strict=True)),
+        programs=tuple(_program(cut, *parts) for parts in zip(cut.slices, programs, plans, sources, strict=True)),
     )
 
 
@@ -63,7 +65,9 @@ def _exchange(cut: Partition, index: int) -> m.Exchange:
     return m.Exchange(index, exchange.tensor, routes)
 
 
-def _program(cut: Partition, slice_: NodeSlice, plan: MemoryPlan, source: ModelSource) -> m.NodeProgram:
+def _program(
+    cut: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, source: ModelSource
+) -> m.NodeProgram:
     sends = tuple(
         m.NodeSend(
             exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver)
@@ -75,7 +79,7 @@ def _program(cut: Partition, slice_: NodeSlice, plan: MemoryPlan, source: ModelS
     return m.NodeProgram(
         node=slice_.node,
         target=source.target,
-        ops=tuple(_node_op(cut, slice_, op) for op in slice_.ops),
+        ops=tuple(_node_op(cut, slice_, op, kernel) for op, kernel in zip(slice_.ops, program.kernels, strict=True)),
         sends=sends,
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
         arena_bytes=plan.arena_bytes,
@@ -83,7 +87,7 @@ def _program(cut: Partition, slice_: NodeSlice, plan: MemoryPlan, source: ModelS
     )
 
 
-def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp) -> m.NodeOp:
+def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp, kernel: Kernel) -> m.NodeOp:
     buffer = slice_.buffers[op.output]
     shape = cut.graph.tensors[buffer.tensor].shape
     return m.NodeOp(
@@ -92,8 +96,13 @@ def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp) -> m.NodeOp:
         output=buffer.tensor,
         channels=buffer.own,
         output_shape=(*shape[:-1], len(buffer.own)),
+        output_bytes=buffer_bytes(cut, slice_, op.output),
         macs_executed=accounting.executed_macs(cut.graph, op),
         channels_received=accounting.received_channels(slice_, op),
+        channels_sent=accounting.sent_channels(cut, slice_, op),
         bytes_sent=accounting.sent_bytes(cut, slice_, op),
-        weight_bytes=accounting.weight_bytes(op),
+        kernel=kernel.name,
+        constant_bytes=kernel.constants.bytes,
+        scratch_bytes=kernel.scratch_bytes,
+        instructions_predicted=kernel.instructions,
     )

@@ -14,13 +14,15 @@ from typing import Protocol
 import numpy as np
 
 from disco_converter import graph as g
-from disco_converter.c_model import ModelSource, Provenance, model_source
+from disco_converter.c_model import ModelSource, NodeKernels, Provenance, model_source
 from disco_converter.calibration import load_calibration
 from disco_converter.describe import manifest_of
-from disco_converter.fit import check_fit
+from disco_converter.fit import check_fit, kernel_limits
+from disco_converter.kernel_choice import OPTIMIZE, choose_kernels
+from disco_converter.lowering import lower
 from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.onnx_model import check_input, load_onnx
-from disco_converter.partition import Partition, partition
+from disco_converter.partition import NodeSlice, Partition, partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
 from disco_converter.stages import stages_of
@@ -71,6 +73,8 @@ class ExportConfig:
     """.npy, float32 NHWC; needed for .onnx, else only used as inputs of the proof."""
     test_inputs: Path | None = None
     """.npy, more inputs for the proof: float32 or int8, NHWC."""
+    optimize: str = "balanced"
+    """One of kernel_choice.OPTIMIZE: what flash may be spent on fewer instructions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +98,20 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         content, source_digest = _int8_model(config, progress)
         graph = read_tflite(content, config.model.name)
         cut = partition(graph, config.nodes)
-        plans = tuple(plan_memory(cut, slice_) for slice_ in cut.slices)
+        programs = tuple(
+            _kernels(cut, slice_, board, config.optimize) for slice_, board in zip(cut.slices, boards, strict=True)
+        )
+        plans = tuple(
+            plan_memory(cut, slice_, program.scratch_bytes)
+            for slice_, program in zip(cut.slices, programs, strict=True)
+        )
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
         inputs = _proof_inputs(config, graph.tensors[graph.input])
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
             proof = prove(cut, content, files, inputs, advance)
-        sources = _sources(config.model.name, cut, plans, boards, source_digest, content)
-        check_fit(cut, plans, sources, boards)
-        manifest = manifest_of(cut, plans, sources, source_digest, hashlib.sha256(content).hexdigest())
+        sources = _sources(config.model.name, cut, programs, plans, boards, source_digest, content)
+        check_fit(cut, programs, plans, sources, boards)
+        manifest = manifest_of(cut, programs, plans, sources, source_digest, hashlib.sha256(content).hexdigest())
         with progress.step("Writing the bundle"):
             _write(directory, content, files, sources, boards, inputs, proof)
             write_manifest(directory, manifest)
@@ -109,6 +119,8 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
 
 
 def _boards(config: ExportConfig) -> tuple[Board, ...]:
+    if config.optimize not in OPTIMIZE:
+        raise UsageError(f"--optimize {config.optimize}: choose one of {', '.join(OPTIMIZE)}")
     if config.nodes < 1:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
     if len(config.targets) not in (1, config.nodes):
@@ -124,6 +136,11 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
                 f"at most {board.max_nodes} nodes"
             )
     return boards
+
+
+def _kernels(cut: Partition, slice_: NodeSlice, board: Board, optimize: str) -> NodeKernels:
+    ops = lower(cut, slice_)
+    return NodeKernels(ops, choose_kernels(ops, kernel_limits(cut, slice_, board), optimize))
 
 
 def _int8_model(config: ExportConfig, progress: Progress) -> tuple[bytes, str]:
@@ -155,6 +172,7 @@ def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
 def _sources(
     name: str,
     cut: Partition,
+    programs: tuple[NodeKernels, ...],
     plans: tuple[MemoryPlan, ...],
     boards: tuple[Board, ...],
     source_digest: str,
@@ -163,8 +181,10 @@ def _sources(
     targets = tuple(board.name for board in boards)
     bundle_id = _bundle_id(cut, targets, content)
     return tuple(
-        model_source(cut, slice_, plan, Provenance(version("disco-edge"), name, source_digest, bundle_id, target))
-        for slice_, plan, target in zip(cut.slices, plans, targets, strict=True)
+        model_source(
+            cut, slice_, program, plan, Provenance(version("disco-edge"), name, source_digest, bundle_id, target)
+        )
+        for slice_, program, plan, target in zip(cut.slices, programs, plans, targets, strict=True)
     )
 
 

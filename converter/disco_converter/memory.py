@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from disco_converter.partition import NodeSlice, Partition
 
@@ -32,6 +33,8 @@ class MemoryPlan:
     """All buffers of one node."""
 
     placements: dict[str, Placement]
+    scratch: dict[str, Placement]
+    """By the name of the op whose kernel needs it."""
     arena_bytes: int
     live_bytes: int
     """Lower bound: the largest sum of buffers that are alive in the same op."""
@@ -45,20 +48,36 @@ class _Life:
     last_op: int
 
 
-def plan_memory(partition: Partition, slice_: NodeSlice) -> MemoryPlan:
-    """Places the buffers of one node: largest first, each at the lowest offset that is free during its whole life."""
-    lives = _lives(partition, slice_)
+def plan_memory(partition: Partition, slice_: NodeSlice, scratch: Mapping[str, int] | None = None) -> MemoryPlan:
+    """Places the buffers of one node: largest first, each at the lowest offset that is free during its whole life.
+
+    Args:
+        partition: The whole cut.
+        slice_: The node's part.
+        scratch: Op name -> bytes that its kernel needs while it runs.
+    """
+    scratch = scratch or {}
+    buffers = _lives(partition, slice_)
+    scratch_lives = [
+        _Life(op.name, scratch[op.name], index, index) for index, op in enumerate(slice_.ops) if scratch.get(op.name)
+    ]
+    lives = [*buffers, *(replace(life, name=f"{life.name}:scratch") for life in scratch_lives)]
     offsets: dict[str, int] = {}
     for life in sorted(lives, key=lambda x: (-x.size, x.first_op, x.name)):
         offsets[life.name] = _lowest_free(
             life, [(other, offsets[other.name]) for other in lives if other.name in offsets]
         )
-    placements = {life.name: _placement(life, lives, offsets, len(slice_.ops)) for life in lives}
+    places = {life.name: _placement(life, lives, offsets, len(slice_.ops)) for life in lives}
     arena = max((offsets[life.name] + life.size for life in lives), default=0)
     live = max(
         (sum(x.size for x in lives if x.first_op <= op <= x.last_op) for op in range(len(slice_.ops))), default=arena
     )
-    return MemoryPlan(placements, arena, live)
+    return MemoryPlan(
+        {life.name: places[life.name] for life in buffers},
+        {life.name: places[f"{life.name}:scratch"] for life in scratch_lives},
+        arena,
+        live,
+    )
 
 
 def buffer_bytes(partition: Partition, slice_: NodeSlice, name: str) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from disco_converter.export import ExportResult
 from disco_firmware.footprint import RUNTIME_FLASH_BYTES, ram_bytes
-from disco_firmware.manifest import Manifest, NodeProgram
+from disco_firmware.manifest import Manifest, NodeOp, NodeProgram
 from disco_targets.board import Board
 
 
@@ -17,7 +18,9 @@ def print_report(result: ExportResult, console: Console) -> None:
     """Tables a person can read."""
     manifest = result.bundle.manifest
     for program, board in zip(manifest.programs, result.boards, strict=True):
-        console.print(_node_table(program, board))
+        console.print(_node_table(manifest, program, board))
+        if board.chip is not None:
+            console.print(_kernel_table(program, board))
     if manifest.nodes > 1:
         console.print(_layer_table(manifest))
     console.print(_totals_table(result))
@@ -65,16 +68,49 @@ def ram_estimate(manifest: Manifest, program: NodeProgram) -> int:
     return ram_bytes(program.arena_bytes, len(program.ops), manifest.nodes)
 
 
-def _node_table(program: NodeProgram, board: Board) -> Table:
-    table = Table(title=f"Node {program.node} on {board.name}", title_justify="left")
-    for name in ("op", "kind", "output"):
-        table.add_column(name)
-    for name in ("MACs", "channels received", "bytes sent", "weight bytes"):
-        table.add_column(name, justify="right")
+def _node_table(manifest: Manifest, program: NodeProgram, board: Board) -> Table:
+    table = _table(
+        f"Node {program.node} on {board.name}",
+        ("op", "output"),
+        ("MACs of\nmodel", "of\nnode", "channels\nsent", "channels\nreceived", "flash\nbytes", "RAM\nbytes"),
+    )
+    dense = {op.name: op.macs_dense for op in manifest.ops}
     for op in program.ops:
-        shape = "x".join(str(size) for size in op.output_shape[1:])
-        cells = (op.macs_executed, op.channels_received, op.bytes_sent, op.weight_bytes)
-        table.add_row(op.name, op.kind, shape, *(str(cell) if cell else "" for cell in cells))
+        macs = (_thousands(dense.get(op.name, 0)), _thousands(op.macs_executed))
+        sizes = (op.channels_sent, op.channels_received, op.constant_bytes, op.output_bytes + op.scratch_bytes)
+        table.add_row(op.name, _shape(op), *macs, *(f"{size:,}" if size else "" for size in sizes))
+    return table
+
+
+def _kernel_table(program: NodeProgram, board: Board) -> Table:
+    table = _table(
+        f"Kernels of node {program.node} ({board.core})",
+        ("op", "kernel"),
+        ("constants\nbytes", "scratch\nbytes", "instructions\n(predicted)"),
+    )
+    for op in program.ops:
+        cells = (op.constant_bytes, op.scratch_bytes, op.instructions_predicted)
+        table.add_row(op.name, op.kernel, *(f"{cell:,}" if cell else "" for cell in cells))
+    table.add_section()
+    totals = [sum(getattr(op, name) for op in program.ops) for name in ("constant_bytes", "instructions_predicted")]
+    table.add_row("all", "", f"{totals[0]:,}", "", f"{totals[1]:,}")
+    return table
+
+
+def _thousands(count: int) -> str:
+    return f"{count / 1000:,.0f}k" if count >= 1000 else str(count or "")
+
+
+def _shape(op: NodeOp) -> str:
+    return "x".join(str(size) for size in op.output_shape[1:])
+
+
+def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    for name in texts:
+        table.add_column(name, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The parameters of the kernels of disco/kernels.h as numbers: what the converter makes of an op, and what a variant packs.
+"""The parameters of the kernels of disco/kernels.h as numbers: what the converter makes of an op, what a variant packs.
 
 Layouts and meaning are those of the C structures of the same names.
 """
@@ -127,7 +127,46 @@ class Softmax:
     values: SoftmaxParameters
 
 
+@dataclass(frozen=True)
+class Pad:
+    """disco_pad_t."""
+
+    pad_top: int
+    pad_left: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """An array of disco_copy_channels_t, one for each input."""
+
+    first_channels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SelectChannels:
+    """disco_select_channels_t."""
+
+    index: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """No parameters; whole tensor."""
+
+
 KernelParams: TypeAlias = (
-    Conv2D | DepthwiseConv2D | FullyConnected | Add | AveragePool2D | MaxPool2D | Mean | Relu | Softmax
+    Conv2D
+    | DepthwiseConv2D
+    | FullyConnected
+    | Add
+    | AveragePool2D
+    | MaxPool2D
+    | Mean
+    | Relu
+    | Softmax
+    | Pad
+    | Concatenation
+    | SelectChannels
+    | Reshape
 )
-"""Those that have variants; the others (PAD, RESHAPE, ...) only have the portable kernel."""

@@ -14,7 +14,7 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 REPLICATED = "replicated"
 
 
@@ -93,11 +93,22 @@ class NodeOp:
     channels: tuple[int, ...]
     """Channels of `output` that the op computes on this node, in buffer order."""
     output_shape: tuple[int, ...]
+    output_bytes: int
+    """RAM of the output's buffer, halo channels included."""
     macs_executed: int
     channels_received: int
+    channels_sent: int
+    """Summed over the receiving nodes."""
     bytes_sent: int
     """Payload bytes of this op's output that leave the node in one inference."""
-    weight_bytes: int
+    kernel: str
+    """Name of the kernel variant, or "portable"."""
+    constant_bytes: int
+    """Flash: weights as the kernel wants them, bias, requantisation."""
+    scratch_bytes: int
+    """RAM beside the activations while the op runs."""
+    instructions_predicted: int
+    """By the kernel's cost formula, for one inference."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 UNITS = ("instructions", "cycles", "ns")
+INSTRUCTION_SETS = ("base", "dsp", "mve")
+"""What a core offers to kernels, each with those before: nothing beyond Armv6-M or v7-M, the DSP extension, Helium."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Chip:
 
     name: str
     core: str
+    instruction_set: str
+    """One of INSTRUCTION_SETS."""
     compiler_flags: tuple[str, ...]
     clock_hz: int
     vectors: Region
@@ -105,6 +109,11 @@ class Board:
         return self.chip.core if self.chip is not None else "host"
 
     @property
+    def instruction_set(self) -> str:
+        """One of INSTRUCTION_SETS; hosted targets run the portable kernels, which their compilers know to vectorise."""
+        return self.chip.instruction_set if self.chip is not None else INSTRUCTION_SETS[0]
+
+    @property
     def flash_bytes(self) -> int | None:
         """None where nothing limits it."""
         return self.chip.flash.bytes if self.chip is not None else None
@@ -144,6 +153,10 @@ def load_board(name: str) -> Board:
     board = record(Board, {"name": name, "chip": None, "emulator": None, **data}, f"boards/{name}.toml")
     if board.unit not in UNITS:
         raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")
+    if board.instruction_set not in INSTRUCTION_SETS:
+        raise DiscoError(
+            f"chips/{chip}.toml: instruction set {board.instruction_set!r} is none of {', '.join(INSTRUCTION_SETS)}"
+        )
     return board
 
 

@@ -47,7 +47,7 @@ class ModelSource:
     node: int = 0
     node_count: int = 1
     exchange_count: int = 0
-    abi: int = 1
+    abi: int = 2
     bundle_id: bytes = BUNDLE_ID
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[tuple[str, list[tuple[int, int]], int, str]] = field(default_factory=list)
@@ -115,7 +115,7 @@ class ModelSource:
                 lines.append(f"static const {c_type} params{index}[] = {{{value}}};")
                 pointer = f"params{index}"
             kind = kind if kind.isdigit() else f"DISCO_OP_{kind}"
-            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}}},")
+            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}, NULL, 0}},")
         return [*lines, "static const disco_op_t ops[] = {", *rows, "};"]
 
     def _routes(self) -> list[str]:

@@ -52,13 +52,32 @@ def test_one_input_can_only_repeat() -> None:
     assert schedule(1, 3, 1) == [0, 0, 0, 0]
 
 
+def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs: int) -> NodeOp:
+    return NodeOp(
+        name=name,
+        kind=kind,
+        output=output,
+        channels=channels,
+        output_shape=(1, 2, 2, len(channels)),
+        output_bytes=4 * len(channels),
+        macs_executed=macs,
+        channels_received=1,
+        channels_sent=2,
+        bytes_sent=8,
+        kernel="portable",
+        constant_bytes=10,
+        scratch_bytes=0,
+        instructions_predicted=100,
+    )
+
+
 def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
     return NodeProgram(
         node=node,
         target="posix",
         ops=(
-            NodeOp("conv", "CONV_2D", "c", channels, (1, 2, 2, len(channels)), 40, 1, 8, 10),
-            NodeOp("gather[0]", "SELECT_CHANNELS", "s", channels, (1, 2, 2, len(channels)), 0, 0, 0, 0),
+            _node_op("conv", "CONV_2D", "c", channels, 40),
+            _node_op("gather[0]", "SELECT_CHANNELS", "s", channels, 0),
         ),
         sends=(NodeSend(0, "c", 1 - node, 8),) if node == 0 else (),
         outputs=(NodeOutput("c", channels),),
@@ -68,7 +87,7 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
 
 
 MANIFEST = Manifest(
-    schema=1,
+    schema=2,
     tool_version="0",
     bundle_id="ab" * 16,
     model=ModelInfo("net", "0", "0"),

@@ -6,9 +6,9 @@ constant arguments, so that the compiler specialises it for the layer:
     static inline void FUNCTION(const STRUCTURE *op, const disco_input_t *in, const disco_output_t *out, void *scratch,
                                 uint16_t row_begin, uint16_t row_end)
 
-`in` is an array of the op's inputs. The rows of an op are computed in order, beginning with row 0, in ranges that begin at
-multiples of `row_step`; only the input rows that those output rows need may be read. `scratch` is 16-byte aligned, belongs to
-the op from its first row to its last, and holds anything at row 0.
+`in` is an array of the op's inputs. The rows of an op are computed in order, beginning with row 0, in ranges that begin
+at multiples of `row_step`; only the input rows that those output rows need may be read. `scratch` is 16-byte aligned,
+belongs to the op from its first row to its last, and holds anything at row 0.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import KernelParams, View
-
-INSTRUCTION_SETS = ("base", "dsp", "mve")
-"""What a core offers, each containing those before: nothing beyond Armv6-M or v7-M, the DSP extension, Helium."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +64,7 @@ class Constants:
 
     arrays: tuple[ConstantArray, ...]
     fields: Mapping[str, object]
-    """Of the parameter structure: int, Reference, or a nested mapping."""
+    """Of the parameter structure: int, Reference, None (NULL), or a nested mapping."""
 
     @property
     def bytes(self) -> int:
@@ -85,7 +82,7 @@ class Variant(ABC):
     function: ClassVar[str]
     structure: ClassVar[str]
     instruction_set: ClassVar[str]
-    """The least of INSTRUCTION_SETS that it runs on."""
+    """The least of disco_targets.board.INSTRUCTION_SETS that it runs on."""
     params: ClassVar[type]
     """The class of kernel_params that it computes."""
 

@@ -1,4 +1,5 @@
-/* One small function per operator: it makes the kernel's views of the arena and calls it. */
+/* One small function per operator: it makes the portable kernel's views of the arena and calls it. Ops with a specialised kernel bring
+ * their own. */
 #include "dispatch.h"
 
 #include <stddef.h>
@@ -140,6 +141,15 @@ bool disco_dispatch_is_whole(disco_op_kind_t kind) {
     return kind == DISCO_OP_RESHAPE || kind == DISCO_OP_TRANSPOSE;
 }
 
+bool disco_dispatch_has_window(disco_op_kind_t kind) {
+    return kind == DISCO_OP_CONV_2D || kind == DISCO_OP_DEPTHWISE_CONV_2D || kind == DISCO_OP_AVERAGE_POOL_2D ||
+           kind == DISCO_OP_MAX_POOL_2D;
+}
+
 void disco_dispatch(const disco_model_t *model, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
-    runners[op->kind](model, op, row_begin, row_end);
+    if (op->run != NULL) {
+        op->run(row_begin, row_end);
+    } else {
+        runners[op->kind](model, op, row_begin, row_end);
+    }
 }

@@ -56,14 +56,10 @@ static int32_t last_window_row(const disco_window_t *window, uint16_t row) {
 
 uint16_t disco_executor_last_input_row(const disco_model_t *model, const disco_op_t *op, uint16_t row) {
     const uint16_t height = model->tensors[op->inputs[0].tensor].height;
+    if (disco_dispatch_has_window(op->kind)) {
+        return clip_row(last_window_row(op->params, row), height);
+    }
     switch (op->kind) {
-    case DISCO_OP_CONV_2D:
-        return clip_row(last_window_row(&((const disco_conv2d_t *)op->params)->window, row), height);
-    case DISCO_OP_DEPTHWISE_CONV_2D:
-        return clip_row(last_window_row(&((const disco_depthwise_conv2d_t *)op->params)->window, row), height);
-    case DISCO_OP_AVERAGE_POOL_2D:
-    case DISCO_OP_MAX_POOL_2D:
-        return clip_row(last_window_row(&((const disco_pool2d_t *)op->params)->window, row), height);
     case DISCO_OP_PAD:
         return clip_row((int32_t)row - ((const disco_pad_t *)op->params)->pad_top, height);
     case DISCO_OP_MEAN:
@@ -125,9 +121,11 @@ static disco_status_t serve_links(disco_executor_t *executor) {
 
 static disco_status_t run_rows(disco_executor_t *executor, const disco_op_t *op) {
     const disco_tensor_t *output = &executor->model->tensors[op->output];
-    const uint16_t step = goes_by_rows(executor->model, op) ? 1 : output->height;
-    for (uint16_t row = 0; row < output->height; row = (uint16_t)(row + step)) {
-        const uint16_t row_end = (uint16_t)(row + step);
+    const uint16_t together = op->run != NULL ? op->row_step : 1;
+    const uint16_t step = goes_by_rows(executor->model, op) ? together : output->height;
+    for (uint16_t row = 0; row < output->height;) {
+        const uint16_t left = (uint16_t)(output->height - row);
+        const uint16_t row_end = (uint16_t)(row + (step < left ? step : left));
         disco_status_t status = await_input(executor, op, row_end);
         if (status != DISCO_OK) {
             return status;
@@ -138,6 +136,7 @@ static disco_status_t run_rows(disco_executor_t *executor, const disco_op_t *op)
         if (status != DISCO_OK) {
             return status;
         }
+        row = row_end;
     }
     return DISCO_OK;
 }

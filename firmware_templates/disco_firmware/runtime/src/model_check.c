@@ -30,6 +30,13 @@ static bool tensor_is_sound(const disco_model_t *model, const disco_tensor_t *te
            within(tensor->first_receive, tensor->receive_count, model->receive_count);
 }
 
+static bool kernel_is_sound(const disco_op_t *op) {
+    if (op->run != NULL) {
+        return op->row_step > 0 && (op->params != NULL || !disco_dispatch_has_window(op->kind));
+    }
+    return op->params != NULL || op->kind == DISCO_OP_RESHAPE;
+}
+
 static bool op_is_sound(const disco_model_t *model, const disco_op_t *op) {
     const uint16_t inputs_needed = op->kind == DISCO_OP_ADD ? 2 : 1;
     if (op->input_count < inputs_needed || op->inputs == NULL || op->output >= model->tensor_count) {
@@ -41,7 +48,7 @@ static bool op_is_sound(const disco_model_t *model, const disco_op_t *op) {
             return false;
         }
     }
-    return op->params != NULL || op->kind == DISCO_OP_RESHAPE;
+    return kernel_is_sound(op);
 }
 
 static bool is_peer(const disco_model_t *model, uint8_t node) {

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Layout of the structures below. Generated code checks it at compile time. */
-#define DISCO_MODEL_ABI 1
+#define DISCO_MODEL_ABI 2
 
 #define DISCO_NONE      0xFFFFu
 
@@ -52,12 +52,18 @@ typedef struct {
     uint16_t channels; /* leading channels that the op reads; more than the own ones means that it reads the halo */
 } disco_operand_t;
 
+/* A kernel that the generated code has specialised for one op. It is called with the op's rows in order, in ranges that begin
+ * at multiples of the op's `row_step`. */
+typedef void (*disco_run_rows_t)(uint16_t row_begin, uint16_t row_end);
+
 typedef struct {
     disco_op_kind_t kind;
     const disco_operand_t *inputs;
     uint16_t input_count;
     uint16_t output;
-    const void *params; /* structure named beside the kind */
+    const void *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
+    disco_run_rows_t run; /* NULL: the portable kernel */
+    uint16_t row_step;    /* output rows that `run` computes together; 1 or more */
 } disco_op_t;
 
 /* Channels of one tensor that go to one peer. The route's stream is [height][width][channel_count] bytes. */

@@ -1,0 +1,124 @@
+"""Chooses a kernel for each op of a node: the fewest instructions that the flash and RAM at hand allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from disco_converter.lowering import LoweredOp
+from disco_firmware.variants import portable
+from disco_firmware.variants.base import Constants, Layer, Variant
+from disco_firmware.variants.registry import candidates
+
+OPTIMIZE = ("size", "balanced", "speed")
+BALANCED_FACTOR = 2.5
+"""`balanced` spends up to this many times the constants of `size`."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a board leaves for a node's kernels; None where nothing limits it."""
+
+    instruction_set: str
+    flash_bytes: int | None
+    scratch_bytes: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One way to compute one op, and what it takes."""
+
+    layer: Layer
+    variant: Variant | None
+    """None: the portable kernel."""
+    constants: Constants
+    scratch_bytes: int
+    row_step: int
+    code_bytes: int
+    """Estimate of the code specialised for the op; the portable kernels' belongs to the runtime."""
+    instructions: int
+    """Predicted for one inference."""
+
+    @property
+    def name(self) -> str:
+        """As shown in tables."""
+        return portable.NAME if self.variant is None else self.variant.name
+
+    @property
+    def flash_bytes(self) -> int:
+        """Constants and code."""
+        return self.constants.bytes + self.code_bytes
+
+
+def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> tuple[Kernel, ...]:
+    """A kernel for every op, in order.
+
+    Starts from the smallest constants for every op, then takes, while the budget of flash lasts, the change that saves
+    most instructions per byte.
+
+    Args:
+        ops: A node's program.
+        limits: Of its board.
+        optimize: One of OPTIMIZE. `size`: constants as small as they get; `balanced`: up to BALANCED_FACTOR times that;
+            `speed`: up to the board's flash.
+    """
+    choices = [_kernels(op.layer, limits) for op in ops]
+    chosen = [min(kernels, key=lambda kernel: (kernel.constants.bytes, kernel.instructions)) for kernels in choices]
+    budget = _budget(chosen, limits, optimize)
+    while True:
+        step = _best_step(choices, chosen, budget)
+        if step is None:
+            return tuple(chosen)
+        chosen[step[0]] = step[1]
+
+
+@dataclass(frozen=True)
+class _Budget:
+    constants: float
+    flash: float
+
+
+def _budget(smallest: Sequence[Kernel], limits: Limits, optimize: str) -> _Budget:
+    flash = float("inf") if limits.flash_bytes is None else float(limits.flash_bytes)
+    constants = sum(kernel.constants.bytes for kernel in smallest)
+    factor = {"size": 1.0, "balanced": BALANCED_FACTOR, "speed": float("inf")}[optimize]
+    return _Budget(constants * factor, flash)
+
+
+def _kernels(layer: Layer, limits: Limits) -> list[Kernel]:
+    constants = portable.constants(layer.params)
+    kernels = [Kernel(layer, None, constants, 0, 1, 0, portable.instructions(layer))]
+    for variant in candidates(layer, limits.instruction_set):
+        scratch = variant.scratch_bytes(layer)
+        if limits.scratch_bytes is None or scratch <= limits.scratch_bytes:
+            kernels.append(
+                Kernel(
+                    layer,
+                    variant,
+                    variant.constants(layer),
+                    scratch,
+                    variant.row_step(layer),
+                    variant.code_bytes(layer),
+                    variant.instructions(layer),
+                )
+            )
+    return kernels
+
+
+def _best_step(
+    choices: Sequence[Sequence[Kernel]], chosen: Sequence[Kernel], budget: _Budget
+) -> tuple[int, Kernel] | None:
+    """(op, kernel): saves most instructions per byte of flash, within the budget; None when nothing does."""
+    constants = sum(kernel.constants.bytes for kernel in chosen)
+    flash = sum(kernel.flash_bytes for kernel in chosen)
+    best: tuple[float, int, Kernel] | None = None
+    for index, kernels in enumerate(choices):
+        now = chosen[index]
+        for kernel in kernels:
+            saved = now.instructions - kernel.instructions
+            more = kernel.constants.bytes - now.constants.bytes
+            fits = constants + more <= budget.constants and flash + kernel.flash_bytes - now.flash_bytes <= budget.flash
+            gain = saved / max(more, 1)
+            if saved > 0 and fits and (best is None or gain > best[0]):
+                best = gain, index, kernel
+    return None if best is None else (best[1], best[2])

@@ -1,0 +1,211 @@
+"""The portable kernels (runtime/src/kernel_*.c): how their structures are filled, and what they cost.
+
+They compute every op on every core and are not specialised: one copy of each serves all ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from disco_firmware import kernel_params as k
+from disco_firmware.quantisation import ActivationRange, Requantisation
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference
+
+NAME = "portable"
+
+
+@dataclass(frozen=True)
+class PortableKernel:
+    """One portable kernel."""
+
+    kind: str
+    """Of disco_op_kind_t."""
+    structure: str | None
+    """Type of its parameters; None where it takes none."""
+
+
+_KERNELS: Mapping[type, PortableKernel] = {
+    k.Conv2D: PortableKernel("DISCO_OP_CONV_2D", "disco_conv2d_t"),
+    k.DepthwiseConv2D: PortableKernel("DISCO_OP_DEPTHWISE_CONV_2D", "disco_depthwise_conv2d_t"),
+    k.FullyConnected: PortableKernel("DISCO_OP_FULLY_CONNECTED", "disco_fully_connected_t"),
+    k.Add: PortableKernel("DISCO_OP_ADD", "disco_add_t"),
+    k.AveragePool2D: PortableKernel("DISCO_OP_AVERAGE_POOL_2D", "disco_pool2d_t"),
+    k.MaxPool2D: PortableKernel("DISCO_OP_MAX_POOL_2D", "disco_pool2d_t"),
+    k.Mean: PortableKernel("DISCO_OP_MEAN", "disco_mean_t"),
+    k.Relu: PortableKernel("DISCO_OP_RELU", "disco_relu_t"),
+    k.Softmax: PortableKernel("DISCO_OP_SOFTMAX", "disco_softmax_t"),
+    k.Pad: PortableKernel("DISCO_OP_PAD", "disco_pad_t"),
+    k.Concatenation: PortableKernel("DISCO_OP_CONCATENATION", "disco_copy_channels_t"),
+    k.SelectChannels: PortableKernel("DISCO_OP_SELECT_CHANNELS", "disco_select_channels_t"),
+    k.Reshape: PortableKernel("DISCO_OP_RESHAPE", None),
+}
+
+
+def kernel(params: k.KernelParams) -> PortableKernel:
+    """The portable kernel of an op."""
+    return _KERNELS[type(params)]
+
+
+def constants(params: k.KernelParams) -> Constants:
+    """Arrays and fields of its structure (for a concatenation: fields of the inputs in turn, under their number)."""
+    return _BUILDERS[type(params)](params)
+
+
+def window_of(params: k.KernelParams) -> k.Window | None:
+    """The window of an op that has one."""
+    return params.window if isinstance(params, _WINDOWED) else None
+
+
+def instructions(layer: Layer) -> int:
+    """Predicted count on a Cortex-M4: per multiply-accumulate and per output, measured on whole networks."""
+    params, output = layer.params, layer.output
+    elements = output.height * output.width * output.channels
+    if isinstance(params, (k.Conv2D, k.FullyConnected)):
+        return round(elements * (3.4 * float(params.weights[0].size) + 60))
+    if isinstance(params, k.DepthwiseConv2D):
+        return round(elements * (14 * params.window.kernel_h * params.window.kernel_w + 60))
+    if isinstance(params, (k.AveragePool2D, k.MaxPool2D)):
+        return elements * (8 * params.window.kernel_h * params.window.kernel_w + 40)
+    if isinstance(params, k.Mean):
+        return elements * (8 * layer.inputs[0].height * layer.inputs[0].width + 60)
+    return elements * _PER_ELEMENT.get(type(params), 10)
+
+
+_WINDOWED = (k.Conv2D, k.DepthwiseConv2D, k.AveragePool2D, k.MaxPool2D)
+_PER_ELEMENT: Mapping[type, int] = {k.Add: 90, k.Relu: 40, k.Softmax: 400}
+
+
+def _requantise(values: Requantisation) -> tuple[tuple[ConstantArray, ...], dict[str, object]]:
+    arrays = (
+        ConstantArray("multiplier", "int32_t", np.array(values.multipliers, np.int32), "requantisation, Q31"),
+        ConstantArray("shift", "int8_t", np.array(values.shifts, np.int8), "requantisation, left shift", 1),
+    )
+    fields = {"multiplier": Reference("multiplier"), "shift": Reference("shift")}
+    return arrays, {
+        **fields,
+        "output_zero_point": values.output_zero_point,
+        "activation_min": values.activation.minimum,
+        "activation_max": values.activation.maximum,
+    }
+
+
+def _weighted(params: k.Conv2D | k.DepthwiseConv2D | k.FullyConnected, layout: str) -> Constants:
+    shape = list(params.weights.shape)
+    arrays = [ConstantArray("weights", "int8_t", params.weights, f"weights {layout} {shape}", 1)]
+    if params.bias is not None:
+        arrays.append(ConstantArray("bias", "int32_t", params.bias, "bias"))
+    requantise_arrays, requantise = _requantise(params.requantise)
+    fields: dict[str, object] = {
+        "weights": Reference("weights"),
+        "bias": None if params.bias is None else Reference("bias"),
+        "input_zero_point": params.input_zero_point,
+        "requantise": requantise,
+    }
+    return Constants((*arrays, *requantise_arrays), fields)
+
+
+def _conv2d(params: k.Conv2D) -> Constants:
+    weighted = _weighted(params, "[out][h][w][in]")
+    return Constants(weighted.arrays, {"window": asdict(params.window), **weighted.fields})
+
+
+def _depthwise(params: k.DepthwiseConv2D) -> Constants:
+    weighted = _weighted(params, "[h][w][out]")
+    fields = {"window": asdict(params.window), "input_channel": None, "depth_multiplier": params.depth_multiplier}
+    return Constants(weighted.arrays, {**fields, **weighted.fields})
+
+
+def _fully_connected(params: k.FullyConnected) -> Constants:
+    return _weighted(params, "[out][in]")
+
+
+def _activation(values: ActivationRange) -> dict[str, object]:
+    return {"activation_min": values.minimum, "activation_max": values.maximum}
+
+
+def _add(params: k.Add) -> Constants:
+    values = params.values
+    fields: dict[str, object] = {
+        "input1_zero_point": values.input1_zero_point,
+        "input2_zero_point": values.input2_zero_point,
+        "output_zero_point": values.output_zero_point,
+    }
+    for name in ("input1", "input2", "output"):
+        multiplier = getattr(values, name)
+        fields |= {f"{name}_multiplier": multiplier.multiplier, f"{name}_shift": multiplier.shift}
+    return Constants((), {**fields, "left_shift": values.left_shift, **_activation(values.activation)})
+
+
+def _pool(params: k.AveragePool2D | k.MaxPool2D) -> Constants:
+    return Constants((), {"window": asdict(params.window), **_activation(params.activation)})
+
+
+def _mean(params: k.Mean) -> Constants:
+    values = params.values
+    fields: dict[str, object] = {
+        "input_zero_point": values.input_zero_point,
+        "output_zero_point": values.output_zero_point,
+        "multiplier": values.multiplier.multiplier,
+        "shift": values.multiplier.shift,
+    }
+    return Constants((), fields)
+
+
+def _relu(params: k.Relu) -> Constants:
+    values = params.values
+    fields: dict[str, object] = {
+        "input_zero_point": values.input_zero_point,
+        "output_zero_point": values.output_zero_point,
+        "multiplier": values.multiplier.multiplier,
+        "shift": values.multiplier.shift,
+        **_activation(values.activation),
+    }
+    return Constants((), fields)
+
+
+def _softmax(params: k.Softmax) -> Constants:
+    values = params.values
+    fields: dict[str, object] = {
+        "multiplier": values.multiplier.multiplier,
+        "shift": values.multiplier.shift,
+        "diff_min": values.diff_min,
+    }
+    return Constants((), fields)
+
+
+def _pad(params: k.Pad) -> Constants:
+    return Constants((), asdict(params))
+
+
+def _concatenation(params: k.Concatenation) -> Constants:
+    return Constants((), {str(i): {"first_channel": first} for i, first in enumerate(params.first_channels)})
+
+
+def _select_channels(params: k.SelectChannels) -> Constants:
+    index = ConstantArray("index", "uint16_t", np.array(params.index, np.uint16), "positions read", 2)
+    return Constants((index,), {"index": Reference("index")})
+
+
+def _reshape(params: k.Reshape) -> Constants:  # noqa: ARG001
+    return Constants((), {})
+
+
+_BUILDERS: Mapping[type, Callable[[Any], Constants]] = {
+    k.Conv2D: _conv2d,
+    k.DepthwiseConv2D: _depthwise,
+    k.FullyConnected: _fully_connected,
+    k.Add: _add,
+    k.AveragePool2D: _pool,
+    k.MaxPool2D: _pool,
+    k.Mean: _mean,
+    k.Relu: _relu,
+    k.Softmax: _softmax,
+    k.Pad: _pad,
+    k.Concatenation: _concatenation,
+    k.SelectChannels: _select_channels,
+    k.Reshape: _reshape,
+}
