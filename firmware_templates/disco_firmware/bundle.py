@@ -62,7 +62,7 @@ def load_bundle(path: Path) -> Bundle:
         raise DiscoError(f"{path} is not a bundle (no {MANIFEST_NAME} in it): make one with disco-export")
     try:
         document = json.loads(manifest_path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DiscoError(f"{manifest_path} is damaged ({error}): export the model again") from error
     if not isinstance(document, dict):
         raise DiscoError(f"{manifest_path} is damaged (not an object): export the model again")
