@@ -156,7 +156,7 @@ def _run(command: list[str], node: int, lock: int) -> None:
             _end_group(process)
             raise
     if process.returncode != 0:
-        last = "\n".join(output.strip().splitlines()[-12:])
+        last = "\n".join([line for line in output.splitlines() if line.strip()][-12:])
         raise DiscoError(f"building node {node} failed ({' '.join(command)}):\n{last}")
 
 
