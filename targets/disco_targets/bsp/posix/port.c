@@ -54,8 +54,8 @@ uint64_t disco_port_ticks(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t disco_port_interrupt_ticks(void) {
-    return 0;
+uint64_t disco_port_task_ticks(void) {
+    return disco_port_ticks();
 }
 
 uint32_t disco_port_milliseconds(void) {
