@@ -54,7 +54,6 @@ uint16_t disco_executor_last_input_row(const disco_model_t *model, const disco_o
         return clip_row((int32_t)row - ((const disco_pad_t *)op->params)->pad_top, height);
     case DISCO_OP_MEAN:
     case DISCO_OP_RESHAPE:
-    case DISCO_OP_TRANSPOSE:
         return (uint16_t)(height - 1);
     default:
         return clip_row(row, height); /* pixel by pixel */
