@@ -220,6 +220,12 @@ def test_linux_nodes_refuse_wrong_arguments(posix_images: list[Path], arguments:
     assert "Sanitizer" not in result.stderr
 
 
+def test_a_peer_without_a_number_is_not_node_0(posix_images: list[Path]) -> None:
+    command = [str(posix_images[1]), "--host", "fd:0", "--peer", "=fd:0"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    assert "--peer =fd:0 is not NODE=ADDRESS" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("target", "nodes", "sanitize"),
     [(M4, 1, False), (M4, 5, False), ("posix", 1, True), ("posix", 1, False), ("posix", 3, False)],
