@@ -111,7 +111,7 @@ def test_a_burst_of_commands_waits_in_the_line(m4_images: list[Path]) -> None:
 
 @pytest.mark.parametrize("target", EMULATED)
 def test_counts_repeat_whatever_comes_in_meanwhile(tmp_path: Path, target: str) -> None:
-    """Instructions of a fixed computation, interrupts taken out: within one in a million of each other."""
+    """Instructions of a fixed computation, interrupts taken out: all but the rounding of the counter."""
     counts, loads = [], []
     with _boards(target, build_stub(tmp_path, target)) as (one, two):
         for noisy in (False, False, True, True, True):
@@ -123,7 +123,7 @@ def test_counts_repeat_whatever_comes_in_meanwhile(tmp_path: Path, target: str) 
             assert result == _churn(ROUNDS)
             if noisy:
                 two.wait(BLAST)
-    assert max(counts) - min(counts) <= 1e-6 * min(counts)
+    assert max(counts) - min(counts) <= 20
     assert (
         1.99 * ROUNDS <= min(counts) <= 6 * ROUNDS
     )  # multiply-add and loop: 2 instructions where loops are in hardware
