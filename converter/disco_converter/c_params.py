@@ -72,7 +72,7 @@ class OpLowering:
             return "DISCO_OP_CONV_2D", self._structure(op, "disco_conv2d_t", self._convolution(op, params))
         if isinstance(params, g.DepthwiseConv2D):
             fields = self._convolution(op, params)
-            fields |= {"input_channel": "NULL", "depth_multiplier": params.multiplier}
+            fields |= {"depth_multiplier": params.multiplier}
             return "DISCO_OP_DEPTHWISE_CONV_2D", self._structure(op, "disco_depthwise_conv2d_t", fields)
         if isinstance(params, g.FullyConnected):
             return "DISCO_OP_FULLY_CONNECTED", self._structure(

@@ -122,7 +122,7 @@ def _caption(result: RunResult) -> str | None:
     if any(node.unit == "instructions" for node in result.nodes):
         return (
             "Emulated boards count instructions, which are no time. While a board waits, its counter "
-            "follows the PC's clock: only compute and send repeat."
+            "follows the PC's clock: only the compute of the same input repeats."
         )
     return None
 
