@@ -12,6 +12,7 @@ from pathlib import Path
 
 from disco_firmware.bundle import BUILD_DIRECTORY
 from disco_firmware.project import FIRMWARE_DIRECTORY, HOSTED_BSP, TOOLCHAIN_FILE
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 BUILD_TIMEOUT_S = 300.0
@@ -20,6 +21,8 @@ _PACKAGES = {
     "make": "make",
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
     "gcc": "gcc",
+    "size": "binutils",
+    "arm-none-eabi-size": "binutils-arm-none-eabi",
 }
 
 
@@ -63,7 +66,8 @@ def build_node(
     """
     source = bundle / f"node{node}"
     hosted = port == "posix" or not (source / "link.ld").is_file()
-    for program in ("cmake", "make", "gcc" if hosted else "arm-none-eabi-gcc"):
+    prefix = "" if hosted else "arm-none-eabi-"
+    for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
         _require(program)
     name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "")
     directory = build_dir or bundle / BUILD_DIRECTORY / name / f"node{node}"
@@ -75,12 +79,31 @@ def build_node(
     else:
         configure += [f"-DCMAKE_TOOLCHAIN_FILE={(bundle / FIRMWARE_DIRECTORY / TOOLCHAIN_FILE).resolve()}"]
     with _locked(directory.parent / f"node{node}.lock"):
-        if not (directory / "Makefile").is_file():
-            _run(configure, node)
-        _run(["cmake", "--build", str(directory), "--parallel", "2"], node)
-    return _measure(
-        directory / (f"node{node}" if hosted else f"node{node}.elf"), "size" if hosted else "arm-none-eabi-size"
-    )
+        _build(configure, directory, node)
+    return _measure(directory / (f"node{node}" if hosted else f"node{node}.elf"), f"{prefix}size")
+
+
+def _build(configure: list[str], directory: Path, node: int) -> None:
+    """Continues the build of before where it can, and begins anew where that is not in order."""
+    build = ["cmake", "--build", str(directory), "--parallel", "2"]
+    if _configured(directory):
+        try:
+            _run(build, node)
+            return
+        except DiscoError:  # what an end in the middle or a full disk left may be damaged
+            pass
+    shutil.rmtree(directory)
+    directory.mkdir()
+    _run(configure, node)
+    _run(build, node)
+
+
+def _configured(directory: Path) -> bool:
+    """Whether it was configured at this very place: the files of CMake hold absolute paths."""
+    cache = directory / "CMakeCache.txt"
+    if not cache.is_file() or not (directory / "Makefile").is_file():
+        return False
+    return f"CMAKE_CACHEFILE_DIR:INTERNAL={directory.resolve()}\n" in cache.read_text(errors="replace")
 
 
 @contextlib.contextmanager
@@ -100,20 +123,13 @@ def _require(program: str) -> None:
 
 def _run(command: list[str], node: int) -> None:
     try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-        )
+        result = run_child(command, BUILD_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired as error:
         raise DiscoError(
             f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}"
         ) from error
     if result.returncode != 0:
-        last = "\n".join(result.stdout.strip().splitlines()[-12:])
+        last = "\n".join(result.stdout.decode(errors="replace").strip().splitlines()[-12:])
         raise DiscoError(f"building node {node} failed ({' '.join(command)}):\n{last}")
 
 

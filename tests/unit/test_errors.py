@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
+from disco_targets.command import run_command
 from disco_targets.errors import DiscoError, UsageError, exit_code
 
 
@@ -29,3 +31,22 @@ def test_a_bug_is_raised_again() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         exit_code(bug)
     assert caught.value is bug
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", "/full/file"), "/full/file: No space left on device"),
+        (OSError(5, "Input/output error"), "Input/output error"),
+        (MemoryError(), "memory"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(capsys: pytest.CaptureFixture[str], error: Exception, words: str) -> None:
+    def action(_: Console) -> int:
+        raise error
+
+    assert run_command("disco-test", action) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("disco-test: ")
+    assert words in text
+    assert text.count("\n") == 1
