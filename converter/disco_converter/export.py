@@ -26,11 +26,12 @@ from disco_converter.quantise import quantise_onnx
 from disco_converter.stages import stages_of
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.tflite_writer import write_stage
+from disco_converter.trial import try_out
 from disco_firmware.bundle import REFERENCE_NAME, Bundle, load_bundle, new_bundle, write_manifest
 from disco_firmware.inputs import load_inputs
 from disco_firmware.manifest import SCHEMA_VERSION, TensorInfo
 from disco_firmware.project import copy_firmware_sources, write_node_project
-from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
+from disco_firmware.protocol import ADDRESS_HOST, MODEL_ABI, PROTOCOL_VERSION
 from disco_firmware.render import render
 from disco_targets.board import Board, load_board
 from disco_targets.errors import DiscoError, UsageError
@@ -93,6 +94,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
     with new_bundle(config.output) as directory:
         content, source_digest = _int8_model(config, progress)
         graph = read_tflite(content, config.model.name)
+        try_out(content, config.model.name)
         cut = partition(graph, config.nodes)
         plans = tuple(plan_memory(cut, slice_) for slice_ in cut.slices)
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
@@ -111,6 +113,8 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
 def _boards(config: ExportConfig) -> tuple[Board, ...]:
     if config.nodes < 1:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
+    if config.nodes > ADDRESS_HOST:  # nodes are addressed by the numbers below the host's
+        raise UsageError(f"--nodes {config.nodes}: at most {ADDRESS_HOST} are possible")
     if len(config.targets) not in (1, config.nodes):
         raise UsageError(
             f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each"

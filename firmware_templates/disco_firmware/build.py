@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,12 +14,11 @@ from typing import TextIO
 
 from disco_firmware.bundle import BUILD_DIRECTORY
 from disco_firmware.project import FIRMWARE_DIRECTORY, HOSTED_BSP, TOOLCHAIN_FILE
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 BUILD_TIMEOUT_S = 300.0
 LOCK_POLL_S = 0.1
-GRACE_S = 2.0
-"""From SIGTERM to SIGKILL."""
 _PACKAGES = {
     "cmake": "cmake",
     "make": "make",
@@ -72,8 +69,8 @@ def build_node(
     """
     source = (bundle / f"node{node}").resolve()
     hosted = port == "posix" or not (source / "link.ld").is_file()
-    size = "size" if hosted else "arm-none-eabi-size"
-    for program in ("cmake", "make", "gcc" if hosted else "arm-none-eabi-gcc", size):
+    prefix = "" if hosted else "arm-none-eabi-"
+    for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
         _require(program)
     name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "")
     directory = build_dir or bundle / BUILD_DIRECTORY / name / f"node{node}"
@@ -86,12 +83,23 @@ def build_node(
     else:
         configure += [f"-DCMAKE_TOOLCHAIN_FILE={(bundle / FIRMWARE_DIRECTORY / TOOLCHAIN_FILE).resolve()}"]
     with _locked(directory.parent / f"node{node}.lock") as lock:
-        if not _configured(directory, source):
-            shutil.rmtree(directory)
-            directory.mkdir()
-            _run(configure, node, lock)
-        _run(["cmake", "--build", str(directory), "--parallel", "2"], node, lock)
-        return _measure(image, size)
+        _build(configure, directory, source, node, lock)
+        return _measure(image, f"{prefix}size")
+
+
+def _build(configure: list[str], directory: Path, source: Path, node: int, lock: int) -> None:
+    """Continues the build of before where it can, and begins anew where that is not in order."""
+    build = ["cmake", "--build", str(directory), "--parallel", "2"]
+    if _configured(directory, source):
+        try:
+            _run(build, node, lock)
+            return
+        except DiscoError:  # what an end in the middle or a full disk left may be damaged
+            pass
+    shutil.rmtree(directory)
+    directory.mkdir()
+    _run(configure, node, lock)
+    _run(build, node, lock)
 
 
 def _configured(directory: Path, source: Path) -> bool:
@@ -135,39 +143,17 @@ def _require(program: str) -> None:
 
 
 def _run(command: list[str], node: int, lock: int) -> None:
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
-        pass_fds=[lock],
-        start_new_session=True,  # one group with make and the compilers, so that all of them can be ended
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=BUILD_TIMEOUT_S)
-        except subprocess.TimeoutExpired as error:
-            _end_group(process)
-            raise DiscoError(
-                f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}"
-            ) from error
-        except BaseException:
-            _end_group(process)
-            raise
-    if process.returncode != 0:
-        last = "\n".join([line for line in output.splitlines() if line.strip()][-12:])
+    try:
+        # The compilers inherit the lock: should we be killed, the next build waits for them.
+        result = run_child(command, BUILD_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[lock])
+    except subprocess.TimeoutExpired as error:
+        raise DiscoError(
+            f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}"
+        ) from error
+    if result.returncode != 0:
+        lines = result.stdout.decode(errors="replace").splitlines()
+        last = "\n".join([line for line in lines if line.strip()][-12:])
         raise DiscoError(f"building node {node} failed ({' '.join(command)}):\n{last}")
-
-
-def _end_group(leader: subprocess.Popen[str]) -> None:
-    """Ends a build; told so first, compilers remove what they were writing. All have ended when the pipe has."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(leader.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            leader.communicate(timeout=GRACE_S)
-            return
 
 
 def _measure(image: Path, size: str) -> FirmwareImage:

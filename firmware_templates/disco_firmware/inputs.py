@@ -83,8 +83,9 @@ def load_npy(path: Path, what: str) -> npt.NDArray[Any]:
         raise DiscoError(f"{what} file {path} does not exist: give a .npy file")
     try:
         array = np.load(path, allow_pickle=False)
-    except Exception as error:  # NumPy's parser fails in many ways: TokenError, BadZipFile, OverflowError...
-        raise DiscoError(f"{what} file {path} is not a readable .npy ({error}): write it with numpy.save") from error
+    except Exception as error:  # of a damaged header numpy raises whatever its parsers raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DiscoError(f"{what} file {path} is not a readable .npy ({reason}): write it with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise DiscoError(f"{what} file {path} holds several arrays: give a .npy file with one array")
     return array

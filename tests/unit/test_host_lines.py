@@ -22,6 +22,7 @@ from disco_host.cluster import DEFAULT_BAUD, ClusterNode, load_cluster
 from disco_host.lines import direct_line, link_number, wire
 from disco_host.processes import ChildProcess, stop_all
 from disco_host.transport import LineClosedError, Transport, from_socket, open_port
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 
@@ -283,3 +284,10 @@ def _alive(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return " Z " not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1][:4]
     return False
+
+
+def test_a_child_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    script = f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_child(["sh", "-c", script], 1.0)
+    assert not _alive(int((tmp_path / "pid").read_text()))

@@ -112,3 +112,16 @@ def test_sources_and_project_are_the_same_for_the_same_input(bundle: Path, tmp_p
         text = (bundle / "node0" / name).read_text()
         assert text == (tmp_path / "again" / "node0" / name).read_text()
         assert os.fspath(tmp_path.parent) not in text
+
+
+def test_a_moved_bundle_and_a_damaged_build_are_built_anew(tmp_path: Path) -> None:
+    tool("cmake")
+    build_stub(tmp_path / "one", "qemu-mps2-an386", nodes=1)
+    size = build_node(tmp_path / "one", 0).flash_bytes
+    (tmp_path / "one").rename(tmp_path / "two")
+    build = tmp_path / "two" / "build" / "board" / "node0"
+    assert build_node(tmp_path / "two", 0).flash_bytes == size
+    largest = max(build.rglob("*.obj"), key=lambda file: file.stat().st_size)
+    largest.write_bytes(b"")  # what a killed compiler leaves, newer than its source
+    (build / "node0.elf").unlink()
+    assert build_node(tmp_path / "two", 0).flash_bytes == size
