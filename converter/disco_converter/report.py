@@ -22,7 +22,7 @@ def print_report(result: ExportResult, console: Console) -> None:
         console.print(_layer_table(manifest))
     console.print(_totals_table(result))
     console.print(
-        f"Proved on the host: {result.proof.elements} values of {result.proof.inferences} inferences, owned "
+        f"Proved on the host: {result.proof.elements:,} values of {result.proof.inferences} inferences, owned "
         "channels of all nodes equal to "
         "the whole model in TFLite's reference kernels.",
         highlight=False,
@@ -67,14 +67,14 @@ def ram_estimate(manifest: Manifest, program: NodeProgram) -> int:
 
 def _node_table(program: NodeProgram, board: Board) -> Table:
     table = Table(title=f"Node {program.node} on {board.name}", title_justify="left")
-    for name in ("op", "kind", "output"):
-        table.add_column(name)
+    table.add_column("op", no_wrap=True)  # its name says its kind
+    table.add_column("output")
     for name in ("MACs", "channels received", "bytes sent", "weight bytes"):
         table.add_column(name, justify="right")
     for op in program.ops:
         shape = "x".join(str(size) for size in op.output_shape[1:])
         cells = (op.macs_executed, op.channels_received, op.bytes_sent, op.weight_bytes)
-        table.add_row(op.name, op.kind, shape, *(str(cell) if cell else "" for cell in cells))
+        table.add_row(op.name, shape, *(f"{cell:,}" if cell else "" for cell in cells))
     return table
 
 
@@ -100,33 +100,22 @@ def _totals_table(result: ExportResult) -> Table:
     dense = sum(op.macs_dense for op in manifest.ops)
     table = Table(title="Totals", title_justify="left")
     table.add_column("node")
-    for name in (
-        "MACs",
-        "of the whole model",
-        "bytes sent / inference",
-        "flash (estimate)",
-        "of",
-        "RAM (estimate)",
-        "of",
-    ):
+    for name in ("MACs", "of the whole model", "bytes sent / inference", "flash (estimate)", "RAM (estimate)"):
         table.add_column(name, justify="right")
     for program, board in zip(manifest.programs, result.boards, strict=True):
         executed = sum(op.macs_executed for op in program.ops)
         share = f"{100 * executed / dense:.1f} %" if dense else ""
-        sent = ", ".join(
-            f"{sum(s.bytes for s in program.sends if s.receiver == peer)} to {peer}"
+        sent = "\n".join(
+            f"{sum(s.bytes for s in program.sends if s.receiver == peer):,} to {peer}"
             for peer in range(manifest.nodes)
             if peer != program.node
         )
-        flash, ram = (str(value) if value is not None else "-" for value in (board.flash_bytes, board.ram_bytes))
-        cells = (
-            str(executed),
-            share,
-            sent or "-",
-            str(flash_estimate(program)),
-            flash,
-            str(ram_estimate(manifest, program)),
-            ram,
-        )
-        table.add_row(str(program.node), *cells)
+        flash = _of(flash_estimate(program), board.flash_bytes)
+        ram = _of(ram_estimate(manifest, program), board.ram_bytes)
+        table.add_row(str(program.node), f"{executed:,}", share, sent or "-", flash, ram)
     return table
+
+
+def _of(count: int, limit: int | None) -> str:
+    """Nothing for a process on a PC: the bounds are those of a board's firmware."""
+    return "-" if limit is None else f"{count:,} of {limit:,}"
