@@ -10,6 +10,7 @@ from disco_converter.c_kernels import CArray, CFunction, CParameters, KernelWrit
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
+from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
@@ -23,7 +24,6 @@ class Provenance:
     model_name: str
     model_sha256: str
     bundle_id: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -97,24 +97,11 @@ class ModelSource:
         return arrays + structures + 64 * len(self.parameters) + self.code_bytes
 
 
-@dataclass(frozen=True, eq=False)
-class NodeKernels:
-    """A node's program with the kernel of each op."""
-
-    ops: tuple[LoweredOp, ...]
-    kernels: tuple[Kernel, ...]
-
-    @property
-    def scratch_bytes(self) -> dict[str, int]:
-        """By op name."""
-        return {lowered.op.name: kernel.scratch_bytes for lowered, kernel in zip(self.ops, self.kernels, strict=True)}
-
-
 def model_source(
-    partition: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, provenance: Provenance
+    partition: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, target: str, provenance: Provenance
 ) -> ModelSource:
     """The template context of one node."""
-    return _Lowering(partition, slice_, program, plan).source(provenance)
+    return _Lowering(partition, slice_, program, plan).source(target, provenance)
 
 
 @dataclass
@@ -133,9 +120,9 @@ class _Lowering:
         self._kernels = KernelWriter()
         self._arrays: list[CArray] = []
 
-    def source(self, provenance: Provenance) -> ModelSource:
+    def source(self, target: str, provenance: Provenance) -> ModelSource:
         links = self._links()
-        ops = tuple(self._op(op, kernel) for op, kernel in zip(self._program.ops, self._program.kernels, strict=True))
+        ops = tuple(self._op(op, kernel) for op, kernel in self._program)
         node = self._slice.node
         sent = accounting.bytes_between(self._partition)
         return ModelSource(
@@ -143,7 +130,7 @@ class _Lowering:
             model_name=comment(provenance.model_name),
             model_sha256=provenance.model_sha256,
             bundle_id=provenance.bundle_id,
-            target=provenance.target,
+            target=target,
             abi=MODEL_ABI,
             protocol_version=PROTOCOL_VERSION,
             node=node,

@@ -18,8 +18,7 @@ from disco_targets.errors import EXIT_OK, DiscoError
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
   disco-export model_int8.tflite --nodes 3 --target posix -o bundle
-  disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single   (the single-board
-  baseline)
+  disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single
 """
 
 

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from importlib.metadata import version
 
 from disco_converter import accounting
-from disco_converter.c_model import ModelSource, NodeKernels
+from disco_converter.firmware import NodeFirmware, Origin
 from disco_converter.kernel_choice import Kernel
-from disco_converter.memory import MemoryPlan, buffer_bytes
+from disco_converter.memory import buffer_bytes
 from disco_converter.partition import NodeSlice, Partition, SlicedOp
 from disco_firmware import manifest as m
 
 
-def manifest_of(
-    cut: Partition,
-    programs: tuple[NodeKernels, ...],
-    plans: tuple[MemoryPlan, ...],
-    sources: tuple[ModelSource, ...],
-    model_sha256: str,
-    reference_sha256: str,
-) -> m.Manifest:
+def manifest_of(cut: Partition, nodes: tuple[NodeFirmware, ...], origin: Origin) -> m.Manifest:
     """The manifest of a bundle that holds these slices."""
     return m.Manifest(
         schema=m.SCHEMA_VERSION,
         tool_version=version("disco-edge"),
-        bundle_id=sources[0].bundle_id,
-        model=m.ModelInfo(sources[0].model_name, model_sha256, reference_sha256),
+        bundle_id=nodes[0].source.bundle_id,
+        model=m.ModelInfo(nodes[0].source.model_name, origin.sha256, hashlib.sha256(origin.content).hexdigest()),
         nodes=cut.nodes,
-        targets=tuple(source.target for source in sources),
+        targets=tuple(node.board.name for node in nodes),
         input=cut.graph.input,
         outputs=cut.graph.outputs,
         tensors=tuple(_tensor(cut, name) for name in cut.graph.tensors),
         ops=tuple(_op(cut, index) for index in range(len(cut.graph.ops))),
         exchanges=tuple(_exchange(cut, index) for index in range(len(cut.exchanges))),
-        programs=tuple(_program(cut, *parts) for parts in zip(cut.slices, programs, plans, sources, strict=True)),
+        programs=tuple(program_of(cut, node) for node in nodes),
     )
 
 
@@ -65,9 +59,9 @@ def _exchange(cut: Partition, index: int) -> m.Exchange:
     return m.Exchange(index, exchange.tensor, routes)
 
 
-def _program(
-    cut: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, source: ModelSource
-) -> m.NodeProgram:
+def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
+    """One node's part of the manifest."""
+    slice_ = node.slice_
     sends = tuple(
         m.NodeSend(
             exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver)
@@ -78,12 +72,12 @@ def _program(
     )
     return m.NodeProgram(
         node=slice_.node,
-        target=source.target,
-        ops=tuple(_node_op(cut, slice_, op, kernel) for op, kernel in zip(slice_.ops, program.kernels, strict=True)),
+        target=node.board.name,
+        ops=tuple(_node_op(cut, slice_, lowered.op, kernel) for lowered, kernel in node.program),
         sends=sends,
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
-        arena_bytes=plan.arena_bytes,
-        constant_bytes=source.constant_bytes,
+        arena_bytes=node.plan.arena_bytes,
+        constant_bytes=node.source.constant_bytes,
     )
 
 

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from disco_converter import graph as g
-from disco_converter.c_model import ModelSource, NodeKernels, Provenance, model_source
+from disco_converter.c_model import ModelSource
 from disco_converter.calibration import load_calibration
-from disco_converter.describe import manifest_of
-from disco_converter.fit import check_fit, kernel_limits
-from disco_converter.kernel_choice import OPTIMIZE, choose_kernels
-from disco_converter.lowering import lower
-from disco_converter.memory import MemoryPlan, plan_memory
+from disco_converter.describe import manifest_of, program_of
+from disco_converter.firmware import NodeFirmware, Origin, firmware_of
+from disco_converter.fit import check_flash, check_ram
+from disco_converter.kernel_choice import OPTIMIZE
 from disco_converter.onnx_model import check_input, load_onnx
-from disco_converter.partition import NodeSlice, Partition, partition
+from disco_converter.partition import partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
 from disco_converter.stages import stages_of
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.tflite_writer import write_stage
+from disco_converter.trial import try_out
 from disco_firmware.bundle import REFERENCE_NAME, Bundle, load_bundle, new_bundle, write_manifest
 from disco_firmware.inputs import load_inputs
-from disco_firmware.manifest import SCHEMA_VERSION, TensorInfo
+from disco_firmware.manifest import NodeProgram, TensorInfo
 from disco_firmware.project import copy_firmware_sources, write_node_project
-from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
+from disco_firmware.protocol import ADDRESS_HOST
 from disco_firmware.render import render
 from disco_targets.board import Board, load_board
 from disco_targets.errors import DiscoError, UsageError
@@ -84,6 +82,8 @@ class ExportResult:
     bundle: Bundle
     proof: Proof
     boards: tuple[Board, ...]
+    alone: NodeProgram
+    """The whole model on the first of the boards."""
 
 
 def export(config: ExportConfig, progress: Progress | None = None) -> ExportResult:
@@ -95,27 +95,28 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
     progress = progress or Silent()
     boards = _boards(config)
     with new_bundle(config.output) as directory:
-        content, source_digest = _int8_model(config, progress)
-        graph = read_tflite(content, config.model.name)
+        origin = _int8_model(config, progress)
+        graph = read_tflite(origin.content, origin.name)
+        try_out(origin.content, origin.name)
         cut = partition(graph, config.nodes)
-        programs = tuple(
-            _kernels(cut, slice_, board, config.optimize) for slice_, board in zip(cut.slices, boards, strict=True)
-        )
-        plans = tuple(
-            plan_memory(cut, slice_, program.scratch_bytes)
-            for slice_, program in zip(cut.slices, programs, strict=True)
-        )
+        nodes = firmware_of(cut, boards, config.optimize, origin)
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
         inputs = _proof_inputs(config, graph.tensors[graph.input])
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
-            proof = prove(cut, content, files, inputs, advance)
-        sources = _sources(config.model.name, cut, programs, plans, boards, source_digest, content)
-        check_fit(cut, programs, plans, sources, boards)
-        manifest = manifest_of(cut, programs, plans, sources, source_digest, hashlib.sha256(content).hexdigest())
+            proof = prove(cut, origin.content, files, inputs, advance)
+        for node in nodes:
+            check_flash(node.slice_.node, node.program, node.source, node.board)
+            check_ram(node.slice_.node, len(node.slice_.ops), cut.nodes, node.plan, node.board)
         with progress.step("Writing the bundle"):
-            _write(directory, content, files, sources, boards, inputs, proof)
-            write_manifest(directory, manifest)
-    return ExportResult(load_bundle(config.output), proof, boards)
+            _write(directory, origin.content, files, nodes, inputs, proof)
+            write_manifest(directory, manifest_of(cut, nodes, origin))
+    return ExportResult(load_bundle(config.output), proof, boards, _alone(graph, boards[0], config.optimize, origin))
+
+
+def _alone(graph: g.Graph, board: Board, optimize: str, origin: Origin) -> NodeProgram:
+    """What one board would need for the whole model."""
+    cut = partition(graph, 1)
+    return program_of(cut, firmware_of(cut, (board,), optimize, origin)[0])
 
 
 def _boards(config: ExportConfig) -> tuple[Board, ...]:
@@ -123,6 +124,8 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
         raise UsageError(f"--optimize {config.optimize}: choose one of {', '.join(OPTIMIZE)}")
     if config.nodes < 1:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
+    if config.nodes > ADDRESS_HOST:  # nodes are addressed by the numbers below the host's
+        raise UsageError(f"--nodes {config.nodes}: at most {ADDRESS_HOST} are possible")
     if len(config.targets) not in (1, config.nodes):
         raise UsageError(
             f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each"
@@ -138,19 +141,13 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
     return boards
 
 
-def _kernels(cut: Partition, slice_: NodeSlice, board: Board, optimize: str) -> NodeKernels:
-    ops = lower(cut, slice_)
-    return NodeKernels(ops, choose_kernels(ops, kernel_limits(cut, slice_, board), optimize))
-
-
-def _int8_model(config: ExportConfig, progress: Progress) -> tuple[bytes, str]:
-    """(.tflite file, SHA-256 of the file given)."""
+def _int8_model(config: ExportConfig, progress: Progress) -> Origin:
     if not config.model.is_file():
         raise DiscoError(f"model file {config.model} does not exist: give a float .onnx or a full-int8 .tflite")
     raw = config.model.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
-        return raw, digest
+        return Origin(config.model.name, digest, raw)
     if config.calibration is None:
         raise UsageError(
             "an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken"
@@ -158,7 +155,7 @@ def _int8_model(config: ExportConfig, progress: Progress) -> tuple[bytes, str]:
     shape = check_input(load_onnx(config.model), config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
-        return quantise_onnx(config.model, calibration), digest
+        return Origin(config.model.name, digest, quantise_onnx(config.model, calibration))
 
 
 def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
@@ -169,38 +166,11 @@ def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
     return np.concatenate([*given, noise])
 
 
-def _sources(
-    name: str,
-    cut: Partition,
-    programs: tuple[NodeKernels, ...],
-    plans: tuple[MemoryPlan, ...],
-    boards: tuple[Board, ...],
-    source_digest: str,
-    content: bytes,
-) -> tuple[ModelSource, ...]:
-    targets = tuple(board.name for board in boards)
-    bundle_id = _bundle_id(cut, targets, content)
-    return tuple(
-        model_source(
-            cut, slice_, program, plan, Provenance(version("disco-edge"), name, source_digest, bundle_id, target)
-        )
-        for slice_, program, plan, target in zip(cut.slices, programs, plans, targets, strict=True)
-    )
-
-
-def _bundle_id(cut: Partition, targets: tuple[str, ...], content: bytes) -> str:
-    """The same for the same model, cut, targets and versions: what two nodes must agree on."""
-    routes = [[e.tensor, sorted((list(pair), channels) for pair, channels in e.routes.items())] for e in cut.exchanges]
-    facts = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION, cut.nodes, targets, routes]
-    return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(content).digest()).hexdigest()[:32]
-
-
 def _write(
     directory: Path,
     content: bytes,
     files: tuple[tuple[SliceFile, ...], ...],
-    sources: tuple[ModelSource, ...],
-    boards: tuple[Board, ...],
+    nodes: tuple[NodeFirmware, ...],
     inputs: g.Int8Array,
     proof: Proof,
 ) -> None:
@@ -210,11 +180,11 @@ def _write(
     np.save(vectors / "inputs.npy", inputs[:VECTORS])
     for place, outputs in enumerate(proof.outputs):
         np.save(vectors / f"outputs{place}.npy", outputs[:VECTORS])
-    copy_firmware_sources(boards, directory)
-    for node, (stage_files, source, board) in enumerate(zip(files, sources, boards, strict=True)):
-        folder = directory / f"node{node}"
-        _write_node(folder, stage_files, source)
-        write_node_project(board, node, len(sources), folder)
+    copy_firmware_sources([node.board for node in nodes], directory)
+    for stage_files, node in zip(files, nodes, strict=True):
+        folder = directory / f"node{node.slice_.node}"
+        _write_node(folder, stage_files, node.source)
+        write_node_project(node.board, node.slice_.node, len(nodes), folder)
 
 
 def _write_node(folder: Path, stage_files: tuple[SliceFile, ...], source: ModelSource) -> None:

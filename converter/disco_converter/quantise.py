@@ -35,6 +35,7 @@ from disco_converter.onnx_model import (
     load_onnx,
     missing_package,
 )
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -117,11 +118,10 @@ def _run_child(work: Path, model: Path) -> None:
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
     }
     with (work / _LOG).open("wb") as log:
-        status = subprocess.run(
+        status = run_child(
             [sys.executable, "-m", "disco_converter.quantise", str(work)],
             cwd=work,
             env=environment,
-            stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
         ).returncode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -25,7 +26,7 @@ def print_report(result: ExportResult, console: Console) -> None:
         console.print(_layer_table(manifest))
     console.print(_totals_table(result))
     console.print(
-        f"Proved on the host: {result.proof.elements} values of {result.proof.inferences} inferences, owned "
+        f"Proved on the host: {result.proof.elements:,} values of {result.proof.inferences} inferences, owned "
         "channels of all nodes equal to "
         "the whole model in TFLite's reference kernels.",
         highlight=False,
@@ -45,17 +46,29 @@ def summary(result: ExportResult) -> dict[str, Any]:
         "communication_sparsity": {op.name: op.communication_sparsity for op in manifest.ops if op.sub_rows},
         "macs_dense": sum(op.macs_dense for op in manifest.ops),
         "programs": [
-            {
-                "node": program.node,
-                "target": program.target,
-                "macs_executed": sum(op.macs_executed for op in program.ops),
-                "bytes_sent": sum(send.bytes for send in program.sends),
-                "flash_bytes_estimated": flash_estimate(program),
-                "ram_bytes_estimated": ram_estimate(manifest, program),
-            }
-            for program in manifest.programs
+            _program_summary(manifest.nodes, program, board)
+            for program, board in zip(manifest.programs, result.boards, strict=True)
         ],
+        "alone": _program_summary(1, result.alone, result.boards[0]),
     }
+
+
+def _program_summary(nodes: int, program: NodeProgram, board: Board) -> dict[str, Any]:
+    """Flash and RAM are null for a process on a PC, where nothing bounds them."""
+    on_board = board.chip is not None
+    return {
+        "node": program.node,
+        "target": program.target,
+        "macs_executed": sum(op.macs_executed for op in program.ops),
+        "bytes_sent": {str(peer): _bytes_to(program, peer) for peer in range(nodes) if peer != program.node},
+        "flash_bytes_at_most": flash_estimate(program) if on_board else None,
+        "ram_bytes_at_most": ram_estimate(nodes, program) if on_board else None,
+        "ops": [asdict(op) for op in program.ops],
+    }
+
+
+def _bytes_to(program: NodeProgram, peer: int) -> int:
+    return sum(send.bytes for send in program.sends if send.receiver == peer)
 
 
 def flash_estimate(program: NodeProgram) -> int:
@@ -63,9 +76,9 @@ def flash_estimate(program: NodeProgram) -> int:
     return program.constant_bytes + RUNTIME_FLASH_BYTES
 
 
-def ram_estimate(manifest: Manifest, program: NodeProgram) -> int:
+def ram_estimate(nodes: int, program: NodeProgram) -> int:
     """Upper bound of a node's RAM before it is built."""
-    return ram_bytes(program.arena_bytes, len(program.ops), manifest.nodes)
+    return ram_bytes(program.arena_bytes, len(program.ops), nodes)
 
 
 def _node_table(manifest: Manifest, program: NodeProgram, board: Board) -> Table:
@@ -108,61 +121,59 @@ def _shape(op: NodeOp) -> str:
 def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for name in texts:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=name == "op")  # an op's name is what other tables and the trace call it
     for name in numbers:
         table.add_column(name, justify="right")
     return table
 
 
 def _layer_table(manifest: Manifest) -> Table:
-    table = Table(title="Communication", title_justify="left")
-    table.add_column("layer")
-    for name in ("sub-rows", "pruned", "S_comm"):
-        table.add_column(name, justify="right")
+    table = _table("Communication", ("layer",), ("sub-rows", "pruned", "S_comm"))
     for op in manifest.ops:
         if op.sub_rows:
-            table.add_row(
-                op.name, str(op.sub_rows), str(op.sub_rows_pruned), f"{100 * op.sub_rows_pruned / op.sub_rows:.1f} %"
-            )
+            table.add_row(op.name, *_sparsity(op.sub_rows, op.sub_rows_pruned))
     total, pruned = (sum(getattr(op, field) for op in manifest.ops) for field in ("sub_rows", "sub_rows_pruned"))
     if total:
         table.add_section()
-        table.add_row("all", str(total), str(pruned), f"{100 * pruned / total:.1f} %")
+        table.add_row("all", *_sparsity(total, pruned))
     return table
+
+
+def _sparsity(sub_rows: int, pruned: int) -> tuple[str, str, str]:
+    return f"{sub_rows:,}", f"{pruned:,}", f"{100 * pruned / sub_rows:.1f} %"
 
 
 def _totals_table(result: ExportResult) -> Table:
     manifest = result.bundle.manifest
-    dense = sum(op.macs_dense for op in manifest.ops)
-    table = Table(title="Totals", title_justify="left")
-    table.add_column("node")
-    for name in (
+    numbers = (
         "MACs",
-        "of the whole model",
-        "bytes sent / inference",
-        "flash (estimate)",
-        "of",
-        "RAM (estimate)",
-        "of",
-    ):
-        table.add_column(name, justify="right")
+        "of the\nmodel",
+        "bytes sent /\ninference",
+        "flash at most\n(of the board)",
+        "RAM at most\n(of the board)",
+    )
+    table = _table("Totals", ("node",), numbers)
     for program, board in zip(manifest.programs, result.boards, strict=True):
-        executed = sum(op.macs_executed for op in program.ops)
-        share = f"{100 * executed / dense:.1f} %" if dense else ""
-        sent = ", ".join(
-            f"{sum(s.bytes for s in program.sends if s.receiver == peer)} to {peer}"
-            for peer in range(manifest.nodes)
-            if peer != program.node
-        )
-        flash, ram = (str(value) if value is not None else "-" for value in (board.flash_bytes, board.ram_bytes))
-        cells = (
-            str(executed),
-            share,
-            sent or "-",
-            str(flash_estimate(program)),
-            flash,
-            str(ram_estimate(manifest, program)),
-            ram,
-        )
-        table.add_row(str(program.node), *cells)
+        table.add_row(str(program.node), *_totals(manifest, manifest.nodes, program, board))
+    if manifest.nodes > 1:
+        table.add_section()
+        table.add_row("one board alone", *_totals(manifest, 1, result.alone, result.boards[0]))
     return table
+
+
+def _totals(manifest: Manifest, nodes: int, program: NodeProgram, board: Board) -> tuple[str, ...]:
+    dense = sum(op.macs_dense for op in manifest.ops)
+    executed = sum(op.macs_executed for op in program.ops)
+    sent = "\n".join(f"{_bytes_to(program, peer):,} to {peer}" for peer in range(nodes) if peer != program.node)
+    return (
+        f"{executed:,}",
+        f"{100 * executed / dense:.1f} %" if dense else "",
+        sent or "-",
+        _of(flash_estimate(program), board.flash_bytes),
+        _of(ram_estimate(nodes, program), board.ram_bytes),
+    )
+
+
+def _of(count: int, limit: int | None) -> str:
+    """Nothing for a process on a PC: the bounds are those of a board's firmware."""
+    return "-" if limit is None else f"{count:,} ({100 * count / limit:.1f} %)"

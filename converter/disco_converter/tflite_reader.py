@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,12 @@ def read_tflite(content: bytes, where: str = "model") -> g.Graph:
         supported
             (with its place in the graph and the list of those supported).
     """
-    return _Reader(_parse(content, where), where).graph()
+    try:
+        return _Reader(_parse(content, where), where).graph()
+    except _DAMAGE as error:
+        raise DiscoError(
+            f"{where} is a damaged .tflite file ({str(error) or type(error).__name__}): make it again"
+        ) from error
 
 
 def supported_operators() -> tuple[str, ...]:
@@ -39,19 +45,16 @@ def supported_operators() -> tuple[str, ...]:
 def _parse(content: bytes, where: str) -> Any:
     if len(content) < 8 or not tflite.Model.ModelBufferHasIdentifier(content, 0):
         raise DiscoError(f"{where} is not a .tflite file: give a float .onnx or a full-int8 .tflite")
-    try:
-        model = tflite.Model.GetRootAsModel(content, 0)
-        if model.SubgraphsLength() != 1:
-            raise DiscoError(
-                f"{where} has {model.SubgraphsLength()} subgraphs: only models without control flow can be sliced"
-            )
-        subgraph = model.Subgraphs(0)
-        subgraph.TensorsLength(), subgraph.OperatorsLength()
-    except (struct.error, IndexError, TypeError, ValueError) as error:
-        raise DiscoError(f"{where} is a damaged .tflite file ({error}): make it again") from error
+    model = tflite.Model.GetRootAsModel(content, 0)
+    if model.SubgraphsLength() != 1:
+        raise DiscoError(
+            f"{where} has {model.SubgraphsLength()} subgraphs: only models without control flow can be sliced"
+        )
     return model
 
 
+_DAMAGE = (struct.error, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, MemoryError)
+"""What offsets, counts and indices that make no sense raise in the flatbuffers library and here."""
 _BUILTIN_NAMES = {v: k for k, v in vars(tflite.BuiltinOperator).items() if isinstance(v, int)}
 _TYPE_NAMES = {v: k for k, v in vars(tflite.TensorType).items() if isinstance(v, int)}
 _ACTIVATIONS = {v: k for k, v in vars(tflite.ActivationFunctionType).items() if isinstance(v, int)}
@@ -115,9 +118,10 @@ class _Reader:
         self._refuse_float([*inputs, *outputs])
         source = self._activation(inputs[0])
         ops = tuple(self._op(i) for i in range(self._subgraph.OperatorsLength()))
-        if not ops:
-            raise self.error("the model has no ops")
+        if not ops or not outputs:
+            raise self.error("the model has no ops or no outputs")
         sinks = tuple(self._activation(index) for index in outputs)
+        self._check_order(source, ops, sinks)
         return fold(g.Graph(self._tensors, ops, source, sinks))
 
     def _refuse_float(self, indices: list[int]) -> None:
@@ -129,6 +133,20 @@ class _Reader:
                     "full int8 "
                     "with int8 input and output, or give the .onnx and let disco-export quantise it"
                 )
+
+    def _check_order(self, source: str, ops: tuple[g.Op, ...], sinks: tuple[str, ...]) -> None:
+        """Every tensor is written once, and before it is read."""
+        written = {source}
+        for op in ops:
+            for name in op.inputs:
+                if name not in written:
+                    raise self.error(f"op {op.index} ({op.kind}) reads tensor {name!r} before it is written")
+            if op.output in written:
+                raise self.error(f"op {op.index} ({op.kind}) writes tensor {op.output!r} again")
+            written.add(op.output)
+        for name in sinks:
+            if name not in written:
+                raise self.error(f"no op writes the model output {name!r}")
 
     def _op(self, index: int) -> g.Op:
         flat = self._subgraph.Operators(index)
@@ -167,10 +185,17 @@ class _Reader:
         if quantisation is None or quantisation.ScaleLength() != 1:
             raise self.error(f"tensor {name!r} carries no scale: quantise the model to full int8")
         zero_point = int(quantisation.ZeroPoint(0)) if quantisation.ZeroPointLength() else 0
+        if not 0 < quantisation.Scale(0) < math.inf or not -128 <= zero_point <= 127:
+            raise self.error(
+                f"tensor {name!r} has scale {quantisation.Scale(0):g} and zero point {zero_point}: a scale above 0 and "
+                "a zero point from -128 to 127 are needed; quantise the model again"
+            )
         self._tensors[name] = g.Tensor(name, index, shape, float(quantisation.Scale(0)), zero_point)
         return name
 
     def name(self, index: int) -> str:
+        if index < 0:
+            raise IndexError(f"tensor {index}")
         return self._names[index]
 
     def shape(self, index: int) -> tuple[int, ...]:
@@ -212,6 +237,8 @@ class _Reader:
         if any(quantisation.ZeroPoint(i) for i in range(quantisation.ZeroPointLength())):
             raise self.error(f"weights {self.name(index)!r} have zero points other than 0")
         scales = np.array([quantisation.Scale(i) for i in range(count)], np.float32)
+        if not np.isfinite(scales).all() or (scales < 0).any():
+            raise self.error(f"weights {self.name(index)!r} have a scale that is negative or not finite")
         per_channel = count == outputs and count > 1
         return np.ascontiguousarray(np.broadcast_to(scales, (outputs,))), per_channel
 
@@ -220,7 +247,7 @@ class _Reader:
         seen: set[str] = set()
         for index in range(self._subgraph.TensorsLength()):
             raw = self._subgraph.Tensors(index).Name()
-            name = raw.decode(errors="replace") if raw else f"tensor_{index}"
+            name = raw.decode() if raw else f"tensor_{index}"
             name = name if name not in seen else f"{name}:{index}"
             seen.add(name)
             names.append(name)
@@ -335,6 +362,8 @@ def _pad(op: _Context) -> g.Params:
     pads = op.constant(1)
     if pads.shape != (4, 2) or pads[0].any() or pads[3].any():
         raise op.error(f"pads {pads.tolist()}: only height and width of [1,h,w,c] can be padded")
+    if op.reader.quantisation(op.inputs[0]) != op.reader.quantisation(op.output):
+        raise op.error("changes the scale")
     value = op.reader.quantisation(op.inputs[0])[1]
     if len(op.inputs) > 2 and op.inputs[2] >= 0:
         value = int(op.constant(2).reshape(-1)[0])

@@ -23,6 +23,7 @@ _VERSIONS = {
     "SOFTMAX": 2,
     "RELU": 2,
     "RELU6": 2,
+    "RELU_N1_TO_1": 1,
     "RESHAPE": 1,
 }
 

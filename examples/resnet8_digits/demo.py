@@ -61,7 +61,8 @@ def main() -> int:
                 status = _show_prepared(case, prepared, console) or _run_boards(case, console)
                 if status:
                     return status
-                reports[case.key] = json.loads((ROOT / WORK / f"{case.key}.json").read_text())
+                report = json.loads((ROOT / WORK / f"{case.key}.json").read_text())
+                reports[case.key] = report | {"firmware": _sizes(case)}
         finally:
             worker.shutdown(cancel_futures=True)
     (ROOT / WORK / "report.json").write_text(json.dumps(reports, indent=1) + "\n")
@@ -143,29 +144,28 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     base = max(node["compute"]["median"] for node in reports["single"]["nodes"])
     for case in cases:
-        table.add_row(case.title, *_cells(case, reports[case.key], base))
+        table.add_row(case.title, *_cells(reports[case.key], base))
     return table
 
 
-def _cells(case: Case, report: dict[str, Any], base: float) -> tuple[str, ...]:
+def _cells(report: dict[str, Any], base: float) -> tuple[str, ...]:
     compute = [node["compute"]["median"] for node in report["nodes"]]
     sent = [f"{link['from']}->{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
-    sizes = _sizes(case)
     return (
         f"{100 * report['accuracy']:.1f} %",
         "\n".join(f"{value / 1e6:.2f} M" for value in compute),
         f"{max(compute) / base:.2f}",
         "\n".join(sent) or "-",
-        "\n".join(f"{flash:,}" for flash, _ in sizes),
-        "\n".join(f"{ram:,}" for _, ram in sizes),
+        "\n".join(f"{image['flash_bytes']:,}" for image in report["firmware"]),
+        "\n".join(f"{image['ram_bytes']:,}" for image in report["firmware"]),
         "yes" if report["bit_exact"] else "NO",
     )
 
 
-def _sizes(case: Case) -> list[tuple[int, int]]:
-    """(flash, RAM without stack) of each node, as linked."""
+def _sizes(case: Case) -> list[dict[str, int]]:
+    """Flash and RAM without stack of each node, as linked."""
     images = [build_node(ROOT / WORK / case.key, node) for node in range(case.nodes)]
-    return [(image.flash_bytes, image.ram_bytes) for image in images]
+    return [{"flash_bytes": image.flash_bytes, "ram_bytes": image.ram_bytes} for image in images]
 
 
 if __name__ == "__main__":

@@ -6,20 +6,26 @@ import contextlib
 import fcntl
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from disco_firmware.bundle import BUILD_DIRECTORY
 from disco_firmware.project import FIRMWARE_DIRECTORY, HOSTED_BSP, TOOLCHAIN_FILE
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 BUILD_TIMEOUT_S = 300.0
+LOCK_POLL_S = 0.1
 _PACKAGES = {
     "cmake": "cmake",
     "make": "make",
     "arm-none-eabi-gcc": "gcc-arm-none-eabi libnewlib-arm-none-eabi",
     "gcc": "gcc",
+    "size": "binutils",
+    "arm-none-eabi-size": "binutils-arm-none-eabi",
 }
 
 
@@ -61,34 +67,72 @@ def build_node(
     Raises:
         DiscoError: A tool is missing (with its package), or the build failed (with the compiler's last lines).
     """
-    source = bundle / f"node{node}"
+    source = (bundle / f"node{node}").resolve()
     hosted = port == "posix" or not (source / "link.ld").is_file()
-    for program in ("cmake", "make", "gcc" if hosted else "arm-none-eabi-gcc"):
+    prefix = "" if hosted else "arm-none-eabi-"
+    for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
         _require(program)
     name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "")
     directory = build_dir or bundle / BUILD_DIRECTORY / name / f"node{node}"
+    image = directory / (f"node{node}" if hosted else f"node{node}.elf")
     directory.mkdir(parents=True, exist_ok=True)
-    configure = ["cmake", "-S", str(source), "-B", str(directory), "-G", "Unix Makefiles"]
+    configure = ["cmake", "-S", str(source), "-B", str(directory.resolve()), "-G", "Unix Makefiles"]
     configure += [f"-DDISCO_SANITIZE={'ON' if sanitize else 'OFF'}"]
     if hosted:
         configure += [f"-DDISCO_PORT={HOSTED_BSP}", "-DCMAKE_C_COMPILER=gcc"]
     else:
         configure += [f"-DCMAKE_TOOLCHAIN_FILE={(bundle / FIRMWARE_DIRECTORY / TOOLCHAIN_FILE).resolve()}"]
-    with _locked(directory.parent / f"node{node}.lock"):
-        if not (directory / "Makefile").is_file():
-            _run(configure, node)
-        _run(["cmake", "--build", str(directory), "--parallel", "2"], node)
-    return _measure(
-        directory / (f"node{node}" if hosted else f"node{node}.elf"), "size" if hosted else "arm-none-eabi-size"
-    )
+    with _locked(directory.parent / f"node{node}.lock") as lock:
+        _build(configure, directory, source, node, lock)
+        return _measure(image, f"{prefix}size")
+
+
+def _build(configure: list[str], directory: Path, source: Path, node: int, lock: int) -> None:
+    """Continues the build of before where it can, and begins anew where that is not in order."""
+    build = ["cmake", "--build", str(directory), "--parallel", "2"]
+    if _configured(directory, source):
+        try:
+            _run(build, node, lock)
+            return
+        except DiscoError:  # what an end in the middle or a full disk left may be damaged
+            pass
+    shutil.rmtree(directory)
+    directory.mkdir()
+    _run(configure, node, lock)
+    _run(build, node, lock)
+
+
+def _configured(directory: Path, source: Path) -> bool:
+    """Is it a whole build folder of this place? A bundle that was moved or copied brings one of another place along."""
+    cache = directory / "CMakeCache.txt"
+    if not (directory / "Makefile").is_file() or not cache.is_file():
+        return False
+    lines = set(cache.read_text(encoding="utf-8", errors="replace").splitlines())
+    here = {f"CMAKE_CACHEFILE_DIR:INTERNAL={directory.resolve()}", f"CMAKE_HOME_DIRECTORY:INTERNAL={source}"}
+    return here <= lines
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One build of a folder at a time, also across processes."""
+def _locked(path: Path) -> Iterator[int]:
+    """One build of a folder at a time, also across processes. Gives the lock's descriptor, for compilers to inherit.
+
+    A lock lasts until the last process closes it: so what a killed build leaves running cannot meet the next build.
+    """
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        end = time.monotonic() + BUILD_TIMEOUT_S
+        while not _try_lock(lock):
+            if time.monotonic() > end:
+                raise DiscoError(f"{path} has been held by another build for {BUILD_TIMEOUT_S:.0f} s: end that one")
+            time.sleep(LOCK_POLL_S)
+        yield lock.fileno()
+
+
+def _try_lock(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _require(program: str) -> None:
@@ -98,33 +142,24 @@ def _require(program: str) -> None:
         )
 
 
-def _run(command: list[str], node: int) -> None:
+def _run(command: list[str], node: int, lock: int) -> None:
     try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-        )
+        # The compilers inherit the lock: should we be killed, the next build waits for them.
+        result = run_child(command, BUILD_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[lock])
     except subprocess.TimeoutExpired as error:
         raise DiscoError(
             f"building node {node} took longer than {BUILD_TIMEOUT_S:.0f} s: {' '.join(command)}"
         ) from error
     if result.returncode != 0:
-        last = "\n".join(result.stdout.strip().splitlines()[-12:])
+        lines = result.stdout.decode(errors="replace").splitlines()
+        last = "\n".join([line for line in lines if line.strip()][-12:])
         raise DiscoError(f"building node {node} failed ({' '.join(command)}):\n{last}")
 
 
 def _measure(image: Path, size: str) -> FirmwareImage:
     """Sizes by binutils' size (Berkeley format: text, data, bss)."""
-    _require_file(image)
-    output = subprocess.run([size, str(image)], capture_output=True, text=True, check=True).stdout
-    text, data, bss = (int(field) for field in output.splitlines()[1].split()[:3])
+    result = subprocess.run([size, str(image)], capture_output=True, text=True)
+    if result.returncode != 0:
+        raise DiscoError(f"{image} is missing or damaged: remove the folder {image.parent} and try again")
+    text, data, bss = (int(field) for field in result.stdout.splitlines()[1].split()[:3])
     return FirmwareImage(image, text, data, bss)
-
-
-def _require_file(image: Path) -> None:
-    if not image.is_file():
-        raise DiscoError(f"the build made no {image}: remove its folder and try again")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disco_firmware.manifest import Manifest
+from disco_firmware.manifest import SCHEMA_VERSION, Manifest
 from disco_targets.errors import DiscoError
 
 MANIFEST_NAME = "bundle.json"
@@ -62,15 +62,15 @@ def load_bundle(path: Path) -> Bundle:
         raise DiscoError(f"{path} is not a bundle (no {MANIFEST_NAME} in it): make one with disco-export")
     try:
         document = json.loads(manifest_path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise DiscoError(f"{manifest_path} is damaged ({error}): export the model again") from error
-    if not isinstance(document, dict):
-        raise DiscoError(f"{manifest_path} is damaged (not an object): export the model again")
-    files = document.pop("files", None)
+    if not isinstance(document, dict) or not isinstance(document.get("files"), dict):
+        raise DiscoError(f"{manifest_path} is damaged (not an object with a list of files): export the model again")
+    files = document.pop("files")
     digest = document.pop("manifest_sha256", None)
-    manifest = Manifest.from_json(document)
-    if digest != _digest(document, files):
+    if document.get("schema") == SCHEMA_VERSION and digest != _digest(document, files):
         raise DiscoError(f"{manifest_path} was changed after the export: export the model again")
+    manifest = Manifest.from_json(document)
     _check_files(path, files)
     return Bundle(path, manifest)
 
@@ -82,14 +82,29 @@ def new_bundle(path: Path) -> Iterator[Path]:
     DiscoError when `path` exists and is neither empty nor a bundle (so that no foreign file is ever deleted).
     """
     _check_replaceable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    path = path.resolve()
+    with _parents(path):
+        work = Path(tempfile.mkdtemp(prefix=".disco-export-", dir=path.parent))
+        try:
+            work.chmod(0o755)
+            yield work
+            _replace(path, work)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _parents(path: Path) -> Iterator[None]:
+    """Makes the folders above `path`, and takes those that it made away again when the block does not end well."""
+    missing = [folder for folder in path.parents if not folder.exists()]
     try:
-        work.chmod(0o755)
-        yield work
-        _replace(path, work)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+        raise
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -122,6 +137,8 @@ def _check_files(path: Path, files: Any) -> None:
 
 def _check_replaceable(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
+        if Path.cwd().is_relative_to(path.resolve()):
+            raise DiscoError(f"{path} is or holds the current folder and cannot be replaced: name another folder")
         if not any(path.iterdir()) or (path / MANIFEST_NAME).is_file():
             return
         raise DiscoError(f"{path} exists and is not a bundle: name another folder or empty it")
@@ -131,10 +148,17 @@ def _check_replaceable(path: Path) -> None:
 
 def _replace(path: Path, work: Path) -> None:
     """Swaps the finished folder in; an old bundle is moved aside first, so that there is never a half one."""
-    old = None
-    if path.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
-        os.replace(path, old / path.name)
-    os.replace(work, path)
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+    if not path.exists():
+        os.replace(work, path)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=".disco-export-old-", dir=path.parent))
+    old = aside / path.name
+    try:
+        os.replace(path, old)
+        os.replace(work, path)
+    except BaseException:
+        if old.exists() and not path.exists():
+            os.replace(old, path)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

@@ -33,12 +33,16 @@ def load_inputs(path: Path, tensor: TensorInfo) -> Int8Array:
     return to_int8(load_npy(path, "inputs"), tensor, str(path))
 
 
-def load_labels(path: Path, count: int) -> npt.NDArray[np.int64]:
-    """Reads a .npy with one whole number per input. DiscoError when it is anything else."""
+def load_labels(path: Path, count: int, classes: int) -> npt.NDArray[np.int64]:
+    """Reads a .npy with one class (0 to `classes` - 1) per input. DiscoError when it is anything else."""
     labels = load_npy(path, "labels")
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DiscoError(
             f"labels {path} are {labels.dtype} {list(labels.shape)}: give one whole number per input, [{count}]"
+        )
+    if count and not 0 <= labels.min() <= labels.max() < classes:
+        raise DiscoError(
+            f"labels {path} range from {labels.min()} to {labels.max()}: the model has the classes 0 to {classes - 1}"
         )
     return labels.astype(np.int64)
 
@@ -79,8 +83,9 @@ def load_npy(path: Path, what: str) -> npt.NDArray[Any]:
         raise DiscoError(f"{what} file {path} does not exist: give a .npy file")
     try:
         array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DiscoError(f"{what} file {path} is not a readable .npy ({error}): write it with numpy.save") from error
+    except Exception as error:  # of a damaged header numpy raises whatever its parsers raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DiscoError(f"{what} file {path} is not a readable .npy ({reason}): write it with numpy.save") from error
     if not isinstance(array, np.ndarray):
         raise DiscoError(f"{what} file {path} holds several arrays: give a .npy file with one array")
     return array

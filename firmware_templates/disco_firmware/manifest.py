@@ -194,4 +194,10 @@ class Manifest:
                 f"bundle.json has schema {schema!r}; this version of disco-edge reads schema {SCHEMA_VERSION}: "
                 "export the model again with disco-export"
             )
-        return record(Manifest, data, "bundle.json")
+        manifest = record(Manifest, data, "bundle.json")
+        if not manifest.nodes == len(manifest.targets) == len(manifest.programs) > 0:
+            raise DiscoError(
+                f"bundle.json is for {manifest.nodes} nodes, but has {len(manifest.targets)} targets and "
+                f"{len(manifest.programs)} programs: export the model again"
+            )
+        return manifest

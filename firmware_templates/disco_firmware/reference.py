@@ -92,5 +92,7 @@ def _interpreter(content: bytes, where: str) -> Any:
         )
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
-        raise DiscoError(f"TFLite does not run {where}: {error}") from error
+        raise DiscoError(
+            f"TFLite does not run {where}: {' '.join(str(error).split())}: make the model again"
+        ) from error
     return interpreter

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disco_host.transport import Transport, open_port
+from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,7 +40,10 @@ def open_cluster(nodes: Sequence[ClusterNode]) -> Iterator[tuple[NodeLine, ...]]
     with contextlib.ExitStack() as stack:
         lines = []
         for node in nodes:
-            transport = open_port(node.port, node.baud)
+            try:
+                transport = open_port(node.port, node.baud)
+            except DiscoError as error:
+                raise DiscoError(f"node {node.node}: {error}") from error
             stack.callback(transport.close)
             hint = f"is the board at {node.port} powered, flashed (disco-flash) and set to {node.baud} baud?"
             lines.append(NodeLine(node.node, node.board, transport, None, hint))

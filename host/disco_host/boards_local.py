@@ -137,7 +137,7 @@ def _spawn(
     try:
         child = ChildProcess(line, folder / f"node{node}.log", tuple(descriptors.values()))
     except OSError as error:
-        raise DiscoError(f"node {node} cannot be started ({line[0]}): {error.strerror}") from error
+        raise DiscoError(f"node {node} cannot be started ({error.filename or line[0]}): {error.strerror}") from error
     wiring.release(node)
     return child
 

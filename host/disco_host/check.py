@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,7 +104,8 @@ def share_of(manifest: Manifest, node: NodeCapture, output: int) -> Int8Array:
     """A node's channels of one output as int8 [pixels, own channels]."""
     channels = manifest.programs[node.node].outputs[output].channels
     values = np.frombuffer(node.outputs[output], dtype=np.int8)
-    return values.reshape(-1, len(channels)) if channels else values.reshape(0, 0)
+    shape = manifest.tensor(manifest.outputs[output]).shape
+    return values.reshape(prod(shape[:-1]), len(channels))
 
 
 def whole_output(manifest: Manifest, capture: InferenceCapture, output: int) -> Int8Array:

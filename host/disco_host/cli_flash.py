@@ -39,13 +39,12 @@ def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
     table = Table(title="Firmware, bytes as linked", title_justify="left")
     for name in ("node", "board"):
         table.add_column(name)
-    for name in ("flash", "of the board's", "RAM without stack", "of the board's"):
+    for name in ("flash", "RAM without stack"):
         table.add_column(name, justify="right")
     for firmware in built:
         board, image = firmware.board, firmware.image
-        flash_share = (_bytes(image.flash_bytes), _bytes(board.flash_bytes))
-        ram_share = (_bytes(image.ram_bytes), _bytes(board.ram_bytes))
-        table.add_row(str(firmware.node), escape(board.name), *flash_share, *ram_share)
+        flash, ram = _of(image.flash_bytes, board.flash_bytes), _of(image.ram_bytes, board.ram_bytes)
+        table.add_row(str(firmware.node), escape(board.name), flash, ram)
     console.print(table)
     for firmware in built:
         console.print(f"node {firmware.node}: {firmware.image.path}", markup=False, highlight=False, soft_wrap=True)
@@ -53,8 +52,8 @@ def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
         console.print(step, markup=False, highlight=False, soft_wrap=True)
 
 
-def _bytes(count: int | None) -> str:
-    return "no limit" if count is None else f"{count:,}"
+def _of(count: int, limit: int | None) -> str:
+    return f"{count:,}" if limit is None else f"{count:,} of {limit:,}"
 
 
 def _parser() -> argparse.ArgumentParser:

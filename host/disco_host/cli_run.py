@@ -14,7 +14,7 @@ from disco_host.report import print_report
 from disco_host.run import DEFAULT_DEADLINE_S, EMULATED, POSIX, RunConfig, run
 from disco_host.trace import chrome_trace
 from disco_targets.command import check_writable, run_command, write_json
-from disco_targets.errors import EXIT_FAILED, EXIT_OK
+from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,8 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         deadline_s=options.deadline,
         logs=options.keep_logs,
     )
+    if options.json is not None and options.json == options.trace:
+        raise UsageError("--json and --trace name the same file: give each its own")
     for file in (options.json, options.trace):
         check_writable(file)
     with Bar(errors) as bar:

@@ -53,8 +53,8 @@ def silence(end: NodeEnd, waited_s: float) -> NodeError:
     if end.awaited == "WELCOME":
         return NodeError(
             end.node,
-            f"{name} answers garbage: {awaited}, {end.bytes_received} bytes came that are no frame "
-            f"of this protocol, the first {end.first_bytes.hex(' ')}; is that the right port, baud "
+            f"{name} answers garbage: {awaited}, {end.bytes_received} bytes came that are no answer "
+            f"in this protocol, the first {end.first_bytes.hex(' ')}; is that the right port, baud "
             "rate and firmware?",
         )
     damaged = end.link.statistics.frames_damaged

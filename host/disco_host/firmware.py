@@ -29,8 +29,8 @@ def build_images(
     """
     try:
         return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
-    except PermissionError as error:
+    except OSError as error:
         raise DiscoError(
-            f"firmware cannot be built in {error.filename}: {error.strerror}; copy the bundle to a "
+            f"firmware cannot be built in {error.filename or bundle.path}: {error.strerror}; copy the bundle to a "
             "folder that you may write to"
         ) from error

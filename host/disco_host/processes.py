@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shlex
 import signal
@@ -11,16 +10,15 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from disco_targets.children import die_with
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 GRACE_S = 1.0
 """From SIGTERM to SIGKILL, and how long a broken line waits for its process's exit code."""
 LOG_LINES = 8
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ChildProcess:
@@ -49,7 +47,7 @@ class ChildProcess:
                 pass_fds=tuple(inherited),
                 start_new_session=True,
                 # Nothing but one system call, so it is safe beside other threads.
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509
+                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509
             )
 
     @property
@@ -100,17 +98,6 @@ def stop_all(children: Sequence[ChildProcess]) -> None:
 def missing_program(program: str, package: str, purpose: str) -> DiscoError:
     """The error for a program that is not installed."""
     return DiscoError(f"{program} is not installed, it is needed to {purpose}: sudo apt install {package}")
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    """Runs in the child between fork and exec: asks the kernel for SIGKILL when our thread ends."""
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:  # we died before the call
-            os._exit(1)
-
-    return prepare
 
 
 def _signal_name(number: int) -> str:

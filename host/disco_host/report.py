@@ -31,15 +31,13 @@ def ops_table(node: NodeResult) -> Table:
         title=f"Node {node.node}: {escape(node.board)} ({escape(node.core)}), medians in {node.unit}",
         title_justify="left",
     )
-    table.add_column("op")
-    table.add_column("kind")
+    table.add_column("op", no_wrap=True)  # its name says its kind
     for column in ("MACs", "compute", "share", "wait", "bytes sent"):
         table.add_column(column, justify="right")
     total = node.compute.median or 1
     for op in node.ops:
         table.add_row(
             escape(op.name),
-            op.kind,
             f"{op.macs_executed:,}",
             _count(op.compute.median),
             f"{100 * op.compute.median / total:.1f} %",
@@ -50,20 +48,20 @@ def ops_table(node: NodeResult) -> Table:
 
 
 def nodes_table(result: RunResult) -> Table:
-    """Totals of all nodes; min to max shows how far they repeat."""
+    """Totals of all nodes; min and max show how far they repeat."""
     table = Table(
-        title=f"Nodes: median (min to max) of {result.inferences} inferences",
+        title=f"Nodes: median, min and max of {result.inferences} inferences",
         title_justify="left",
         caption=_caption(result),
         caption_justify="left",
     )
     table.add_column("node")
-    table.add_column("unit")
+    table.add_column("")
     for column in ("compute", "wait", "send", "total"):
         table.add_column(column, justify="right")
     for node in result.nodes:
         columns = (node.compute, node.wait, node.send, node.total)
-        table.add_row(str(node.node), node.unit, *(_range(summary) for summary in columns))
+        table.add_row(f"{node.node}\n{node.unit}", "median\nmin\nmax", *(_range(summary) for summary in columns))
     return table
 
 
@@ -121,14 +119,14 @@ def describe(difference: Difference) -> str:
 def _caption(result: RunResult) -> str | None:
     if any(node.unit == "instructions" for node in result.nodes):
         return (
-            "Emulated boards count instructions, which are no time. While a board waits, its counter "
-            "follows the PC's clock: only compute and send repeat."
+            "Emulated boards count instructions, which are no time. How many a board spends on waiting and sending "
+            "depends on how fast this PC emulates: only the compute of the same input repeats."
         )
     return None
 
 
 def _range(summary: Summary) -> str:
-    return f"{_count(summary.median)} ({_count(summary.min)} to {_count(summary.max)})"
+    return "\n".join(_count(value) for value in (summary.median, summary.min, summary.max))
 
 
 def _count(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 EMULATED = "emulated"
 POSIX = "posix"
 DEFAULT_DEADLINE_S = 30.0
+MOST_INFERENCES = 1_000_000
+"""Of one run: every capture is kept until its end."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,10 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     manifest = bundle.manifest
     input_tensor = manifest.tensor(manifest.input)
     samples = load_inputs(config.inputs or bundle.vector_inputs, input_tensor)
-    labels = load_labels(config.labels, len(samples)) if config.labels is not None else None
+    classes = math.prod(manifest.tensor(manifest.outputs[0]).shape)
+    labels = load_labels(config.labels, len(samples), classes) if config.labels is not None else None
     samples = samples[: config.limit]
+    _check_amount(config, len(samples))
     golden = Golden(bundle, keep_tensors=config.check_tensors)
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
@@ -150,6 +155,14 @@ def _check_config(config: RunConfig) -> None:
         raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
     if config.sanitize and config.boards != POSIX:
         raise UsageError("sanitize goes with posix boards only")
+
+
+def _check_amount(config: RunConfig, inputs: int) -> None:
+    inferences = config.warmup + inputs * config.repeat
+    if inferences > MOST_INFERENCES:
+        raise UsageError(
+            f"{inferences} inferences are too many for one run, at most {MOST_INFERENCES}: lower repeat or warmup"
+        )
 
 
 def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | None:

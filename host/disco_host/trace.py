@@ -127,6 +127,7 @@ def _link_events(
     """Exchanges from the first byte queued to the last one packed, never overlapping on a link."""
     events = []
     free: dict[int, int] = {}
+    makers = {op.output: op.name for op in manifest.ops}
     sends = zip(manifest.programs[node.node].sends, node.routes, strict=True)
     for send, route in sorted(sends, key=lambda pair: pair[1].last_packed):
         if not route.payload_bytes:
@@ -136,11 +137,12 @@ def _link_events(
         free[send.receiver] = last
         events.append(
             _slice(
-                f"exchange {send.exchange}: {send.tensor}",
+                f"exchange {send.exchange}: {makers.get(send.tensor, 'input')}",
                 _track(manifest, node.node, send.receiver),
                 origin + (first - node.start) * scale,
                 (last - first) * scale,
                 inference=capture.inference,
+                tensor=send.tensor,
                 bytes=route.payload_bytes,
                 frames=route.frames,
                 queued_ticks=route.first_queued - node.start,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 READ_BYTES = 65_536
 UNIX_PREFIX = "unix:"
-_GONE = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
 
 
 class LineClosedError(Exception):
@@ -55,7 +54,7 @@ class Transport:
         except BlockingIOError:
             return b""
         except OSError as error:
-            raise _closed(error) from error
+            raise LineClosedError(error.strerror) from error
         if not data:
             raise LineClosedError("end of stream")
         return data
@@ -71,17 +70,13 @@ class Transport:
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise _closed(error) from error
+            raise LineClosedError(error.strerror) from error
 
     def close(self) -> None:
         """Releases the line; a second call does nothing."""
         close, self._close = self._close, None
         if close is not None:
             close()
-
-
-def _closed(error: OSError) -> Exception:
-    return LineClosedError(os.strerror(error.errno or 0)) if error.errno in _GONE else error
 
 
 def from_socket(name: str, line: socket.socket) -> Transport:
@@ -102,7 +97,7 @@ def open_port(port: str, baud: int) -> Transport:
         if "://" not in port:
             line.exclusive = True
         line.open()
-    except (serial.SerialException, OSError, ValueError) as error:
+    except Exception as error:  # pyserial lets KeyError, OverflowError, re.error... of an odd URL or rate escape
         raise DiscoError(_open_failure(port, error)) from error
     try:
         descriptor = line.fileno()
@@ -114,6 +109,7 @@ def open_port(port: str, baud: int) -> Transport:
 
 def _open_unix(port: str) -> Transport:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.setblocking(False)  # it is taken at once, or there are too many before us
     try:
         line.connect(port.removeprefix(UNIX_PREFIX))
     except OSError as error:
@@ -130,7 +126,7 @@ def _open_failure(port: str, error: Exception) -> str:
         return f"port {port} does not exist: is the board plugged in and its name right?"
     if number == errno.EACCES:
         return f"port {port} must not be opened by this user: join the group dialout and log in again"
-    return f"port {port} cannot be opened: {error}"
+    return f"port {port} cannot be opened: {error}; check its name and its baud rate in the cluster file"
 
 
 def _cut_latency(line: serial.SerialBase, port: str, descriptor: int) -> None:

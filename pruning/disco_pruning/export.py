@@ -7,6 +7,7 @@ import logging
 import warnings
 from contextlib import contextmanager, redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,12 +18,11 @@ from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _OPSET = 18  # the lowest that the exporter writes without converting versions
 
 
-def export_onnx(model: nn.Module, path: Path, input_shape: tuple[int, ...]) -> None:
+def export_onnx(model: nn.Module, path: str | Path, input_shape: tuple[int, ...]) -> None:
     """Write `model` in inference mode, its masks baked to exact zeros. `model` is not changed.
 
     Args:
@@ -54,7 +54,7 @@ def export_onnx(model: nn.Module, path: Path, input_shape: tuple[int, ...]) -> N
     assert program is not None
     proto = program.model_proto
     _strip_notes(proto)
-    path.write_bytes(proto.SerializeToString(deterministic=True))
+    Path(path).write_bytes(proto.SerializeToString(deterministic=True))
     onnx.checker.check_model(str(path))
 
 

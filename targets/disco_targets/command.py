@@ -2,36 +2,70 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from disco_targets.errors import DiscoError, exit_code
+from disco_targets.errors import EXIT_FAILED, DiscoError, exit_code
 from disco_targets.interrupts import interruptible
 
 
 def run_command(name: str, action: Callable[[Console], int]) -> int:
     """Calls `action` with the console for errors and progress (standard error) and returns its exit code.
 
-    A DiscoError or an interrupt (Ctrl-C, SIGTERM, SIGHUP) becomes one line and the code of errors.exit_code.
+    A DiscoError or an interrupt (Ctrl-C, SIGTERM, SIGHUP) becomes one line and the code of errors.exit_code. So does
+    what the operating system refuses (a full disk, a name too long, no descriptors or memory left): no bug of ours.
     """
+    _prepare_streams()
     errors = Console(stderr=True)
     try:
         with interruptible():
             return action(errors)
     except (DiscoError, KeyboardInterrupt) as error:
-        text = f"{name}: {str(error) or 'interrupted'}"
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+        _say(errors, f"{name}: {str(error) or 'interrupted'}")
         return exit_code(error)
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename is not None else ""
+        _say(errors, f"{name}: {about}{error.strerror or error}")
+        return EXIT_FAILED
+    except MemoryError:
+        _say(errors, f"{name}: this PC's memory does not suffice: run fewer or smaller inputs")
+        return EXIT_FAILED
+
+
+def _say(errors: Console, text: str) -> None:
+    errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _prepare_streams() -> None:
+    """No descriptor of ours becomes 0, 1 or 2, which a child's own streams would replace; no character is too much."""
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:  # it was closed when we were started
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def check_writable(path: Path | None) -> None:
     """DiscoError when a report could not go there, before the work is done that it reports."""
-    if path is not None and (not path.parent.is_dir() or path.is_dir()):
+    if path is None:
+        return
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a device would be replaced by a file
         raise DiscoError(f"{path} cannot be written: name a file in an existing folder")
+    partial = _partial(path)
+    try:
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def write_json(path: Path | None, document: dict[str, Any], indent: int | None = 1) -> None:
@@ -42,10 +76,16 @@ def write_json(path: Path | None, document: dict[str, Any], indent: int | None =
     """
     if path is None:
         return
-    partial = path.with_name(f".{path.name}.partial")
+    partial = _partial(path)
     try:
         partial.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    """Beside `path`, and of this process alone."""
+    return path.with_name(f".{path.name}.{os.getpid()}.partial")

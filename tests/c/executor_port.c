@@ -47,12 +47,12 @@ uint64_t disco_port_ticks(void) {
 }
 
 /* Asked around every kernel call: the place to be slow. */
-uint64_t disco_port_interrupt_ticks(void) {
+uint64_t disco_port_task_ticks(void) {
     const struct timespec pause = {0, slow_us * 1000};
     if (slow_us > 0) {
         nanosleep(&pause, NULL);
     }
-    return 0;
+    return monotonic_ns();
 }
 
 uint32_t disco_port_milliseconds(void) {

@@ -10,7 +10,7 @@
 #include "disco/kernels.h"
 
 #define MAX_PARAMS 16
-#define MAX_ARRAYS 5
+#define MAX_ARRAYS 4
 #define MAX_INPUTS 2
 #define ABSENT     0xFFFFFFFFu
 
@@ -117,13 +117,8 @@ static void run_conv2d(const case_t *c, uint16_t begin, uint16_t end) {
 
 static void run_depthwise(const case_t *c, uint16_t begin, uint16_t end) {
     const int32_t *const p = c->params;
-    const disco_depthwise_conv2d_t op = {window_of(p),
-                                         c->arrays[0],
-                                         c->arrays[1],
-                                         c->arrays[4],
-                                         (uint16_t)p[12],
-                                         p[8],
-                                         requantise_of(c->arrays + 2, p + 9)};
+    const disco_depthwise_conv2d_t op = {window_of(p),    c->arrays[0], c->arrays[1],
+                                         (uint16_t)p[12], p[8],         requantise_of(c->arrays + 2, p + 9)};
     disco_depthwise_conv2d_s8(&op, &c->inputs[0], &c->output, begin, end);
 }
 
@@ -178,13 +173,6 @@ static void run_reshape(const case_t *c, uint16_t begin, uint16_t end) {
     disco_reshape_s8(&c->inputs[0], &c->output);
 }
 
-static void run_transpose(const case_t *c, uint16_t begin, uint16_t end) {
-    const disco_transpose_t op = {{(uint32_t)c->params[0], (uint32_t)c->params[1], (uint32_t)c->params[2]}};
-    (void)begin;
-    (void)end;
-    disco_transpose_s8(&op, &c->inputs[0], &c->output);
-}
-
 static void run_relu(const case_t *c, uint16_t begin, uint16_t end) {
     const int32_t *const p = c->params;
     const disco_relu_t op = {p[0], p[1], p[2], (int8_t)p[3], p[4], p[5]};
@@ -199,7 +187,7 @@ static void run_softmax(const case_t *c, uint16_t begin, uint16_t end) {
 /* In the order of KERNELS in tests/helpers/kernel_driver.py. */
 static void (*const runners[])(const case_t *, uint16_t, uint16_t) = {
     run_conv2d, run_depthwise,     run_fully_connected, run_add,     run_average_pool, run_max_pool, run_mean,
-    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_transpose,    run_relu,     run_softmax,
+    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_relu,         run_softmax,
 };
 
 int main(void) {

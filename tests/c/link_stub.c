@@ -3,7 +3,7 @@
  *   0x70: payload comes back (opcode 0x70)
  *   0x71: u32 frames: so many full CHANNELS frames go to the first peer; answer 0x71 with u32 milliseconds when all are acknowledged
  *   0x72: answer 0x72: u32 frames and u32 CRC-32 of the payloads that came from the first peer
- *   0x73: u32 rounds: a fixed computation; answer 0x73: u64 ticks and u64 ticks in interrupts while it ran, u32 its result
+ *   0x73: u32 rounds: a fixed computation; answer 0x73: u64 ticks and u64 task ticks that it took, u32 its result
  */
 #include <string.h>
 
@@ -104,13 +104,13 @@ static uint32_t churn(uint32_t rounds) {
 }
 
 static void compute(void) {
-    const uint64_t in_interrupts = disco_port_interrupt_ticks();
     const uint64_t start = disco_port_ticks();
+    const uint64_t task_start = disco_port_task_ticks();
     const uint32_t result = churn(compute_rounds);
-    const uint64_t end = disco_port_ticks();
+    const uint64_t task_end = disco_port_task_ticks();
     uint8_t answer[20];
-    put(answer, end - start, 8);
-    put(answer + 8, disco_port_interrupt_ticks() - in_interrupts, 8);
+    put(answer, disco_port_ticks() - start, 8);
+    put(answer + 8, task_end - task_start, 8);
     put(answer + 16, result, 4);
     if (disco_link_send(&host, COMPUTE, answer, 20) == DISCO_OK) {
         compute_rounds = 0;

@@ -82,9 +82,6 @@ def all_operators(x: Int8) -> tuple[ModelSource, list[tuple[str, np.ndarray]]]:
     chosen = joined[..., order]
     picked = add("SELECT_CHANNELS", [concat], chosen, f"disco_select_channels_t {{{select}}}")
     add("RESHAPE", [picked], chosen.reshape(1, 1, -1), "NULL")
-    turned = chosen.transpose(2, 0, 1)
-    steps = "1, 20, 5"
-    add("TRANSPOSE", [picked], turned, f"disco_transpose_t {{{{{steps}}}}}")
     rectified = np.clip(chosen, -4, 60)
     add("RELU", [picked], rectified, f"disco_relu_t {{-4, -4, {1 << 30}, 1, -4, 60}}")
     soft = quantisation.softmax_parameters(SOFTMAX_SCALE, 1.0)
@@ -96,7 +93,7 @@ def all_operators(x: Int8) -> tuple[ModelSource, list[tuple[str, np.ndarray]]]:
     params = [
         "{1, 1, 1, 1, 1, 1, 0, 0}",
         source.array("int8_t", weights),
-        "NULL, NULL, 1, 0",
+        "NULL, 1, 0",
         f"{{{multiplier}, {shift}, 1, -128, 127}}",
     ]
     depthwise = to_int8(requantise(chosen * weights, 1 << 30, -2), 1)
@@ -157,7 +154,7 @@ def test_last_input_row(library: Path, tmp_path: Path) -> None:
         rows = (height + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
         y = source.tensor(rows, 5, 2)
         source.op("CONV_2D", [(x, 2)], y, f"disco_conv2d_t {{{struct}, {zeros}, NULL, 0, {requant}}}")
-        params = f"{{{struct}, {zeros}, NULL, NULL, 1, 0, {requant}}}"
+        params = f"{{{struct}, {zeros}, NULL, 1, 0, {requant}}}"
         source.op("DEPTHWISE_CONV_2D", [(x, 2)], y, f"disco_depthwise_conv2d_t {params}")
         source.op("MAX_POOL_2D", [(x, 2)], y, f"disco_pool2d_t {{{struct}, -128, 127}}")
         source.op("AVERAGE_POOL_2D", [(x, 2)], y, f"disco_pool2d_t {{{struct}, -128, 127}}")
@@ -171,8 +168,7 @@ def test_last_input_row(library: Path, tmp_path: Path) -> None:
     expected += [list(range(height))] * 2
     source.op("MEAN", [(x, 2)], one, "disco_mean_t {0, 0, 0, 0}")
     source.op("RESHAPE", [(x, 2)], same, "NULL")
-    source.op("TRANSPOSE", [(x, 2)], same, "disco_transpose_t {{1, 1, 1}}")
-    expected += [[height - 1], [height - 1] * height, [height - 1] * height]
+    expected += [[height - 1], [height - 1] * height]
     model = tmp_path / "model.c"
     model.write_text(source.text())
     main = Path(__file__).with_name("executor_rows.c")

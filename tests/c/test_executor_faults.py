@@ -416,6 +416,13 @@ def test_repeated_hello_undoes_nothing(program: Path) -> None:
         node.expect(Opcode.CONNECTED)
 
 
+def test_a_repeated_hello_is_no_failure(program: Path) -> None:
+    with start_with_peer(program, session=9) as (node, _):
+        node.hello(9)
+        node.ask_connect(deadline_ms=50)
+        assert where(node.expect_error()) == report(Status.ERR_TIMEOUT, NO_INDEX, NO_INDEX, 1)
+
+
 def test_line_without_a_port(network: Network, program: Path) -> None:
     """A board with too few lines names the peer that it cannot reach."""
     with start_node(program, 0, []) as node:

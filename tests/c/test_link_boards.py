@@ -111,23 +111,23 @@ def test_a_burst_of_commands_waits_in_the_line(m4_images: list[Path]) -> None:
 
 @pytest.mark.parametrize("target", EMULATED)
 def test_counts_repeat_whatever_comes_in_meanwhile(tmp_path: Path, target: str) -> None:
-    """Instructions of a fixed computation, interrupts taken out: within 0.01 % of each other."""
+    """Instructions of a fixed computation, interrupts taken out: all but the rounding of the counter."""
     counts, loads = [], []
     with _boards(target, build_stub(tmp_path, target)) as (one, two):
         for noisy in (False, False, True, True, True):
             if noisy:
                 two.send(BLAST, struct.pack("<I", 20))
-            ticks, in_interrupts, result = struct.unpack("<QQI", one.ask(COMPUTE, struct.pack("<I", ROUNDS)))
-            counts.append(ticks - in_interrupts)
-            loads.append(in_interrupts)
+            ticks, task_ticks, result = struct.unpack("<QQI", one.ask(COMPUTE, struct.pack("<I", ROUNDS)))
+            counts.append(task_ticks)
+            loads.append(ticks - task_ticks)
             assert result == _churn(ROUNDS)
             if noisy:
                 two.wait(BLAST)
-    assert max(counts) - min(counts) <= 1e-4 * min(counts)
+    assert max(counts) - min(counts) <= 20
     assert (
         1.99 * ROUNDS <= min(counts) <= 6 * ROUNDS
     )  # multiply-add and loop: 2 instructions where loops are in hardware
-    assert max(loads) > 0  # bytes did come in during a computation
+    assert max(loads) > max(loads[:2]) + 1000  # bytes did come in during a computation
 
 
 def _churn(rounds: int) -> int:
@@ -218,6 +218,12 @@ def test_linux_nodes_refuse_wrong_arguments(posix_images: list[Path], arguments:
     assert result.returncode == 1
     assert message in result.stderr
     assert "Sanitizer" not in result.stderr
+
+
+def test_a_peer_without_a_number_is_not_node_0(posix_images: list[Path]) -> None:
+    command = [str(posix_images[1]), "--host", "fd:0", "--peer", "=fd:0"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+    assert "--peer =fd:0 is not NODE=ADDRESS" in result.stderr
 
 
 @pytest.mark.parametrize(

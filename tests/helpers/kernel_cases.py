@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import tflite
 
 from disco_firmware import quantisation as q
@@ -95,7 +94,7 @@ def padded_conv2d_case(rng: Generator) -> Case:
 
 
 def depthwise_conv2d_case(rng: Generator) -> Case:
-    """DEPTHWISE_CONV_2D with multipliers, sometimes with shuffled input channels."""
+    """DEPTHWISE_CONV_2D with multipliers."""
     shape = random_shape(rng)
     multiplier = int(rng.choice([1, 1, 1, 2, 3]))
     window = random_window(rng, shape)
@@ -107,12 +106,6 @@ def depthwise_conv2d_case(rng: Generator) -> Case:
     activation = random_fused(rng)
     ops = _convolution_ops("DEPTHWISE_CONV_2D", "DepthwiseConv2DOptions", window, activation)
     data, expected = run_reference(rng, [source, layer.filter, layer.bias_tensor(source), output], ops)
-    index: npt.NDArray[np.uint16] | None = None
-    if rng.random() < 0.4:
-        # The same channels stored in another order: reading through the index undoes it.
-        order = rng.permutation(shape[3])
-        data = data[..., order]
-        index = np.argsort(order)[np.arange(out_channels) // multiplier].astype(np.uint16)
     return _convolution_case(
         rng,
         "depthwise_conv2d",
@@ -124,7 +117,6 @@ def depthwise_conv2d_case(rng: Generator) -> Case:
         data,
         expected,
         (multiplier,),
-        index,
     )
 
 
@@ -272,21 +264,6 @@ def reshape_case(rng: Generator) -> Case:
     return finish_case(rng, "reshape", (), (), [data], expected, whole=True)
 
 
-def transpose_case(rng: Generator) -> Case:
-    """TRANSPOSE of height, width and channels by any permutation."""
-    shape = random_shape(rng)
-    source = random_activation(rng, shape)
-    axes = [int(a) for a in rng.permutation(3)]
-    output = Tensor((1, *(shape[1 + a] for a in axes)), source.scales, source.zero_points)
-    permutation = Tensor((4,), data=np.array([0, *(1 + a for a in axes)], np.int32))
-    data = random_values(rng, shape)
-    op = Op("TRANSPOSE", (0, 1), (2,), "TransposeOptions")
-    expected = reference([source, permutation, output], [op], [data])
-    steps = (shape[2] * shape[3], shape[3], 1)
-    params = tuple(steps[a] for a in axes)
-    return finish_case(rng, "transpose", params, (), [planes(data)], planes(expected), whole=True)
-
-
 def relu_case(rng: Generator) -> Case:
     """RELU, RELU6 and RELU_N1_TO_1 as ops of their own, with and without rescaling."""
     shape = random_shape(rng)
@@ -345,7 +322,6 @@ def _convolution_case(
     data: Int8Array,
     expected: Int8Array,
     extra: tuple[int, ...],
-    index: npt.NDArray[np.uint16] | None = None,
 ) -> Case:
     requantisation = q.convolution_requantisation(source.scale, layer.channel_scales, *output.quantisation, activation)
     params = (
@@ -355,8 +331,6 @@ def _convolution_case(
         *extra,
     )
     arrays = (layer.weights, layer.bias, *requantise_arrays(requantisation))
-    if kernel == "depthwise_conv2d":
-        return finish_case(rng, kernel, params, (*arrays, index), [planes(data)], planes(expected))
     return finish_case(rng, kernel, params, arrays, [planes(data)], planes(expected))
 
 
@@ -393,7 +367,6 @@ GENERATORS: dict[str, Callable[[Generator], Case]] = {
     "copy_channels": copy_channels_case,
     "select_channels": select_channels_case,
     "reshape": reshape_case,
-    "transpose": transpose_case,
     "relu": relu_case,
     "softmax": softmax_case,
 }

@@ -32,7 +32,6 @@ KERNELS = (
     "copy_channels",
     "select_channels",
     "reshape",
-    "transpose",
     "relu",
     "softmax",
 )

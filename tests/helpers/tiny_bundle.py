@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from helpers.tflite_models import Op, Tensor, build
 _CONV = {"Padding": 0, "StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1}
 
 
-def tiny_model(channels: int = 4) -> bytes:
-    """Two 3x3 convolutions over 6x5 pixels: [1, 6, 5, 3] to [1, 6, 5, channels]."""
+def tiny_model(channels: int = 4, outputs: Sequence[int] = (6,)) -> bytes:
+    """Two 3x3 convolutions over 6x5 pixels: tensor 0 [1, 6, 5, 3] to tensors 3 and 6 [1, 6, 5, channels]."""
     random = np.random.default_rng(7)
 
     def weights(inputs: int) -> Tensor:
@@ -38,7 +39,7 @@ def tiny_model(channels: int = 4) -> bytes:
         Op("CONV_2D", (0, 1, 2), (3,), "Conv2DOptions", _CONV),
         Op("CONV_2D", (3, 4, 5), (6,), "Conv2DOptions", _CONV),
     ]
-    return build(tensors, ops, [6])
+    return build(tensors, ops, outputs)
 
 
 def export_tiny(folder: Path, nodes: int = 2, target: str = "posix") -> Bundle:

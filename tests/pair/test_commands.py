@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import shlex
 import shutil
 import signal
 import socket
@@ -18,9 +20,12 @@ import numpy as np
 import pytest
 
 from disco_firmware.build import build_node
+from disco_firmware.bundle import load_bundle
+from disco_firmware.inputs import load_labels, load_npy
 from disco_host.boards_local import emulator_command
 from disco_host.processes import ChildProcess
 from disco_targets.board import load_board
+from disco_targets.errors import DiscoError
 from helpers.tiny_bundle import export_tiny
 
 MARK = "DISCO_TEST_MARK"
@@ -200,6 +205,11 @@ def test_a_bundle_of_another_version_is_refused(bundle: Path, tmp_path: Path) ->
         (["--boards", "none.toml"], "cluster file none.toml does not exist", 1),
         (["--boards", "emulated", "--inputs", "none.npy"], "inputs file none.npy does not exist", 1),
         (["--boards", "emulated", "--json", "/none/x.json"], "/none/x.json cannot be written", 1),
+        (["--boards", "emulated", "--json", "x", "--trace", "x"], "--json and --trace name the same file", 2),
+        (["--boards", "emulated", "--repeat", "9" * 30], "are too many for one run", 2),
+        (["--boards", "emulated", "--warmup", "9" * 12], "are too many for one run", 2),
+        (["--boards", "emulated", "--inputs", "x" * 300], "File name too long", 1),
+        (["--boards", "x" * 300], "File name too long", 1),
     ],
 )
 def test_options_that_make_no_sense(bundle: Path, arguments: list[str], words: str, code: int) -> None:
@@ -223,12 +233,86 @@ def test_inputs_that_do_not_fit(bundle: Path, tmp_path: Path, array: np.ndarray,
     _refused(_call("run", bundle, "--boards", "emulated", "--inputs", tmp_path / "x.npy"), words)
 
 
-def test_labels_that_do_not_fit(bundle: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "labels.npy", np.zeros(3))
-    _refused(
-        _call("run", bundle, "--boards", "emulated", "--labels", tmp_path / "labels.npy"),
-        "give one whole number per input",
-    )
+def _npy(header: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(100)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04" + bytes(100),
+        pickle.dumps([1]),
+        _npy("{'shape': ((2,"),
+        _npy("{'descr': '<f4', 'fortran_order': False, 'shape': (True, 6, 5, 3)}"),
+        _npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**13}, 6, 5, 3)}}"),
+        _npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**30}, 6, 5, 3)}}"),
+    ],
+)
+def test_inputs_that_are_no_npy(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(DiscoError, match=r"inputs file .* is not a readable \.npy"):
+        load_npy(tmp_path / "x.npy", "inputs")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.zeros(3), "give one whole number per input"),
+        (np.full(4, -1), "range from -1 to -1: the model has the classes 0 to 9"),
+        (np.arange(7, 11), "range from 7 to 10: the model has the classes 0 to 9"),
+        (np.full(4, 2**64 - 1, np.uint64), "the model has the classes 0 to 9"),
+    ],
+)
+def test_labels_that_do_not_fit(tmp_path: Path, labels: np.ndarray, words: str) -> None:
+    np.save(tmp_path / "labels.npy", labels)
+    with pytest.raises(DiscoError, match=words):
+        load_labels(tmp_path / "labels.npy", 4, 10)
+
+
+def test_labels_of_a_run_are_checked(bundle: Path, tmp_path: Path) -> None:
+    count = len(np.load(bundle / "vectors" / "inputs.npy"))
+    np.save(tmp_path / "labels.npy", np.full(count, 120))
+    labels = ("--labels", tmp_path / "labels.npy")
+    _refused(_call("run", bundle, "--boards", "emulated", *labels), "the model has the classes 0 to 119")
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    for text in ("", "{", "[" * 100_000, "3"):
+        (tmp_path / "bundle.json").write_text(text)
+        with pytest.raises(DiscoError, match=r"bundle\.json is damaged"):
+            load_bundle(tmp_path)
+
+
+def test_a_folder_that_cannot_be_built_in(bundle: Path, tmp_path: Path) -> None:
+    copy = _unbuilt(bundle, tmp_path)
+    (copy / "build").touch()
+    _refused(_call("run", copy, "--boards", "posix"), "firmware cannot be built in", "copy the bundle")
+
+
+def test_an_interrupted_build_leaves_nothing_running(bundle: Path, tmp_path: Path, mark: str) -> None:
+    copy = _unbuilt(bundle, tmp_path)
+    run = _run_marked(copy, mark, "--boards", "posix")
+    _wait_for(mark, "cc1", 1)
+    run.send_signal(signal.SIGTERM)
+    _, err = run.communicate(timeout=30)
+    assert (run.returncode, err) == (130, "disco-run: interrupted\n")
+    assert _marked(mark) == []
+
+
+def _unbuilt(bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(bundle, tmp_path / "copy", ignore=shutil.ignore_patterns("build")))
+
+
+def test_closed_and_full_and_narrow_streams(bundle: Path, tmp_path: Path) -> None:
+    run = shlex.join(_command("run", bundle, "--boards", "posix", "--json", tmp_path / "run.json"))
+    assert subprocess.run(["sh", "-c", f"{run} <&- >&- 2>&-"], timeout=120).returncode == 0
+    assert json.loads((tmp_path / "run.json").read_text())["bit_exact"]
+    full = subprocess.run(["sh", "-c", f"{run} >/dev/full"], capture_output=True, text=True, timeout=120)
+    assert (full.returncode, full.stderr) == (1, "disco-run: No space left on device\n")
+    narrow = _call("run", bundle, "--boards", "posix", PYTHONIOENCODING="ascii", COLUMNS="60")
+    assert narrow.returncode == 0, narrow.stderr
+    assert "Bit-exact" in narrow.stdout
 
 
 def test_missing_tools_name_their_package(bundle: Path, tmp_path: Path) -> None:

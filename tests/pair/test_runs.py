@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from disco_converter.export import ExportConfig, export
 from disco_host.lines import direct_line
 from disco_host.run import RunConfig, RunOutcome, run
 from disco_host.trace import chrome_trace
 from helpers.bundles import EXAMPLE, export_example
 from helpers.fault_proxy import FaultProxy
+from helpers.tiny_bundle import tiny_model
 
 from .conftest import BundleMaker
 
@@ -140,3 +142,11 @@ def test_lines_are_socket_pairs() -> None:
         one.sendall(b"x")
         assert two.recv(1) == b"x"
     assert np.load(LABELS).size >= 200
+
+
+def test_an_output_of_which_a_node_has_nothing(tmp_path: Path) -> None:
+    """The input as an output too: node 0 speaks for all, the others send no channel of it."""
+    (tmp_path / "tiny.tflite").write_bytes(tiny_model(outputs=(6, 0)))
+    export(ExportConfig(tmp_path / "tiny.tflite", 2, ("posix",), tmp_path / "bundle"))
+    config = RunConfig(bundle=tmp_path / "bundle", boards="posix", check_tensors=True)
+    assert run(config).result.bit_exact

@@ -1,10 +1,17 @@
-"""Exit codes of the commands."""
+"""Exit codes of the commands, and how they end: one line, whole files, no second interrupt."""
 
 from __future__ import annotations
 
-import pytest
+import os
+import signal
+from pathlib import Path
 
+import pytest
+from rich.console import Console
+
+from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import DiscoError, UsageError, exit_code
+from disco_targets.interrupts import interruptible
 
 
 class BoardSilentError(DiscoError):
@@ -29,3 +36,66 @@ def test_a_bug_is_raised_again() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         exit_code(bug)
     assert caught.value is bug
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device"), "x: No space left on device\n"),
+        (OSError(36, "File name too long", "aaa"), "x: aaa: File name too long\n"),
+        (FileNotFoundError("No usable temporary directory"), "x: No usable temporary directory\n"),
+        (MemoryError(), "x: this PC's memory does not suffice: run fewer or smaller inputs\n"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(error: Exception, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_errors: Console) -> int:
+        raise error
+
+    assert run_command("x", fail) == 1
+    assert capsys.readouterr().err == words
+
+
+def test_an_interrupt_comes_once_and_ignored_signals_stay_ignored() -> None:
+    cleaned = []
+
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)  # ignored, as under nohup
+        cleaned.append("lives on")
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+            cleaned.append("all")
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            interrupted()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert cleaned == ["lives on", "all"]
+
+
+def test_a_report_goes_to_a_file_that_can_be_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "device")
+    for path in (tmp_path, tmp_path / "device", tmp_path / "none" / "x", tmp_path / ("a" * 250), Path("/proc/x")):
+        with pytest.raises(DiscoError, match="cannot be written"):
+            check_writable(path)
+    check_writable(tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["device"]
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_json(tmp_path / "x", {"a": 1})
+    assert (tmp_path / "x").read_text() == '{\n "a": 1\n}\n'
+
+    def interrupted(*_unused: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(tmp_path / "x", {"a": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +16,14 @@ from disco_converter.cli import main
 from disco_converter.memory import plan_memory
 from disco_converter.ownership import shares
 from disco_converter.partition import partition
+from disco_converter.tflite_reader import read_tflite
+from disco_converter.trial import try_out
 from disco_firmware.bundle import load_bundle
+from disco_firmware.manifest import Manifest
 from disco_targets.errors import DiscoError
 from helpers.bundles import EXAMPLE
+from helpers.tflite_models import Op, Tensor, build
+from helpers.tiny_bundle import export_tiny, tiny_model
 
 
 def _tensor(name: str, *shape: int) -> g.Tensor:
@@ -94,6 +103,8 @@ def test_more_nodes_than_channels_are_refused() -> None:
         (["model.onnx", "--nodes", "2", "--target", "posix,posix,posix"], 2, "3 targets for 2 nodes"),
         (["model.onnx", "--nodes", "2", "--target", "posix"], 2, "needs --calibration"),
         (["model.onnx", "--nodes", "2", "--target", "posix", "--json", "nowhere/x.json"], 1, "cannot be written"),
+        (["model.onnx", "--nodes", "99999999999", "--target", "posix"], 2, "at most 254"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--json", "/dev/null"], 1, "cannot be written"),
         (["broken.tflite", "--nodes", "2", "--target", "posix"], 1, "not a .tflite file"),
         (["model.onnx", "--nodes", "9", "--target", "qemu-mps2-an386"], 1, "at most 5"),
     ],
@@ -128,3 +139,159 @@ def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_bundle_is_named(tmp_path: Path) -> None:
     with pytest.raises(DiscoError, match="is not a bundle"):
         load_bundle(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("tiny.tflite/bundle", "File exists"),
+        ("/proc/nowhere/bundle", "No such file"),
+        ("a" * 300, "too long"),
+        (".", "current folder"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: str, text: str
+) -> None:
+    model = tmp_path / "tiny.tflite"
+    model.write_bytes(tiny_model())
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path if "/" in output else tmp_path / "here")
+    assert main([str(model), "--nodes", "2", "--target", "posix", "-o", output]) == 1
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["here", "tiny.tflite"]
+
+
+def test_a_failed_export_takes_away_the_folders_that_it_made(tmp_path: Path) -> None:
+    (tmp_path / "tiny.tflite").write_bytes(tiny_model())
+    arguments = [str(tmp_path / "tiny.tflite"), "--nodes", "9", "--target", "posix"]
+    assert main([*arguments, "-o", str(tmp_path / "a" / "b" / "bundle")]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.tflite"]
+
+
+@pytest.mark.parametrize("kind", ["RELU", "RELU6", "RELU_N1_TO_1"])
+def test_activations_of_their_own_are_sliced_and_proved(tmp_path: Path, kind: str) -> None:
+    tensors = [Tensor((1, 4), (0.1,), (0,)), Tensor((1, 4), (0.05,), (-100,))]
+    (tmp_path / "m.tflite").write_bytes(build(tensors, [Op(kind, (0,), (1,), version=1)], [1]))
+    arguments = [str(tmp_path / "m.tflite"), "--nodes", "2", "--target", "posix", "-o", str(tmp_path / "bundle")]
+    assert main(arguments) == 0
+
+
+# --- damaged .tflite files ---
+
+
+def test_damage_anywhere_is_one_clear_error_or_none() -> None:
+    """Bytes of offsets, counts, types and shapes are changed; the reader answers or refuses, it never breaks."""
+    good, random = tiny_model(), np.random.default_rng(1)
+    refused = 0
+    for _ in range(300):
+        content = bytearray(good)
+        for place in random.integers(0, len(good), 3):
+            content[place] = random.integers(0, 256)
+        try:
+            read_tflite(bytes(content))
+        except DiscoError:
+            refused += 1
+    assert refused > 100
+    for size in range(0, len(good), 37):
+        with pytest.raises(DiscoError, match=r"damaged|not a \.tflite"):
+            read_tflite(good[:size])
+
+
+def _changed(old: bytes, new: bytes) -> bytes:
+    content = tiny_model()
+    assert old in content
+    return content.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (_changed(b"tensor3", b"tens\xffr3"), "damaged"),
+        (_changed(struct.pack("<f", 0.1), struct.pack("<f", 0.0)), "a scale above 0"),
+        (_changed(struct.pack("<f", 0.1), struct.pack("<f", float("nan"))), "a scale above 0"),
+        (_changed(struct.pack("<f", 0.005), struct.pack("<f", float("inf"))), "not finite"),
+        (tiny_model(outputs=()), "no outputs"),
+        (tiny_model(outputs=(1,)), "tensor1"),
+    ],
+)
+def test_what_makes_no_sense_is_named(content: bytes, text: str) -> None:
+    with pytest.raises(DiscoError, match=text):
+        read_tflite(content, "m.tflite")
+
+
+def test_an_op_that_reads_what_nothing_writes_is_named() -> None:
+    tensors = [Tensor((1, 4), (0.1,), (0,)) for _ in range(3)]
+    ops = [Op("ADD", (0, 2), (1,), "AddOptions", version=2), Op("ADD", (0, 1), (2,), "AddOptions", version=2)]
+    with pytest.raises(DiscoError, match="reads tensor 'tensor2' before it is written"):
+        read_tflite(build(tensors, ops, [1]))
+
+
+def test_a_pad_that_changes_the_scale_is_refused() -> None:
+    paddings = Tensor((4, 2), data=np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32))
+    tensors = [Tensor((1, 4, 4, 2), (0.1,), (0,)), paddings, Tensor((1, 6, 6, 2), (0.2,), (1,))]
+    with pytest.raises(DiscoError, match="changes the scale"):
+        read_tflite(build(tensors, [Op("PAD", (0, 1), (2,), "PadOptions", version=1)], [2]))
+
+
+def test_a_shape_other_than_stated_is_named() -> None:
+    old, new = (np.array([1, 6, 5, 4], np.int32).tobytes(), np.array([1, 6, 6, 4], np.int32).tobytes())
+    with pytest.raises(DiscoError, match=r"'tensor\d' is stated as \[1, 6, 6, 4\], but TFLite computes \[1, 6, 5, 4\]"):
+        try_out(_changed(old, new), "m.tflite")
+
+
+def test_a_file_that_tflite_dies_of_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tflite_runtime").mkdir()
+    (tmp_path / "tflite_runtime" / "__init__.py").write_text("import os\nprint('chatter', flush=True)\nos.abort()\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(DiscoError, match=r"TFLite dies of m\.tflite \(status -6\)"):
+        try_out(tiny_model(), "m.tflite")
+    assert capfd.readouterr() == ("", "")
+
+
+# --- damaged bundles ---
+
+
+def test_an_old_bundle_stays_when_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = export_tiny(tmp_path / "bundle")
+    replace = os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == old.path and source.name.startswith(".disco-export-") and source.parent == tmp_path:
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="No space"):
+        export_tiny(tmp_path / "bundle", nodes=3)
+    assert load_bundle(tmp_path / "bundle").manifest == old.manifest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "bundle.tflite"]
+
+
+def test_a_changed_manifest_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    manifest = export_tiny(tmp_path / "bundle").path / "bundle.json"
+    good = json.loads(manifest.read_text())
+    for change in ({"nodes": 3}, {"targets": 0}, {"files": {}}, {"more": 1}):
+        manifest.write_text(json.dumps({**good, **change}))
+        with pytest.raises(DiscoError, match=r"was changed after the export: export the model again"):
+            load_bundle(tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 1, "files": 5}', "[" * 100_000])
+def test_a_damaged_manifest_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bundle.json").write_text(text)
+    with pytest.raises(DiscoError, match=r"bundle\.json is damaged"):
+        load_bundle(tmp_path)
+
+
+def test_a_manifest_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    document = export_tiny(tmp_path / "bundle").manifest.to_json()
+    for change in ({"nodes": 3}, {"targets": ["posix"]}, {"nodes": 0, "targets": [], "programs": []}):
+        with pytest.raises(DiscoError, match="export the model again"):
+            Manifest.from_json(json.loads(json.dumps({**document, **change})))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pty
+import re
 import select
 import socket
 import subprocess
@@ -15,10 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from disco_host.cluster import DEFAULT_BAUD, load_cluster
+from disco_host.boards import open_cluster
+from disco_host.cluster import DEFAULT_BAUD, ClusterNode, load_cluster
 from disco_host.lines import direct_line, link_number, wire
 from disco_host.processes import ChildProcess, stop_all
-from disco_host.transport import LineClosedError, Transport, open_port
+from disco_host.transport import LineClosedError, Transport, from_socket, open_port
+from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
 
 
@@ -100,11 +104,54 @@ def test_a_url_without_a_descriptor_is_pumped() -> None:
         ("unix:/no/such/socket", "does not exist"),
         ("socket://127.0.0.1:1", "cannot be opened"),
         ("nonsense://x", "cannot be opened"),
+        ("loop://?volume=1", "cannot be opened"),
+        ("hwgrep://(", "cannot be opened"),
     ],
 )
 def test_a_port_that_cannot_be_opened_is_named(port: str, words: str) -> None:
-    with pytest.raises(DiscoError, match=f"port {port} {words}"):
+    with pytest.raises(DiscoError, match=f"port {re.escape(port)} {words}"):
         open_port(port, 115200)
+
+
+def test_a_rate_that_no_device_has_is_refused() -> None:
+    ours, theirs = pty.openpty()
+    with pytest.raises(DiscoError, match=r"cannot be opened.*baud rate"):
+        open_port(os.ttyname(theirs), 10**12)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_node_of_a_port_that_cannot_be_opened_is_named() -> None:
+    nodes = (ClusterNode(0, "posix", "loop://", 115200), ClusterNode(1, "posix", "/dev/no-such-tty", 115200))
+    with pytest.raises(DiscoError, match=r"^node 1: port /dev/no-such-tty does not exist"), open_cluster(nodes):
+        pass
+
+
+def test_a_unix_socket_that_nobody_serves_is_busy(tmp_path: Path) -> None:
+    name = f"unix:{tmp_path / 'line'}"
+    with socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as stack:
+        server.bind(str(tmp_path / "line"))
+        server.listen(0)
+        stack.callback(open_port(name, 115200).close)  # the one that its queue takes
+        with pytest.raises(DiscoError, match="is busy"):
+            open_port(name, 115200)
+
+
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EIO])
+def test_whatever_breaks_a_line_closes_it(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_unused: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    one, two = socket.socketpair()
+    line = from_socket("line", one)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", broken)
+        patch.setattr(os, "write", broken)
+        for use in (line.read, lambda: line.write(b"x")):
+            with pytest.raises(LineClosedError, match=os.strerror(number)):
+                use()
+    line.close()
+    two.close()
 
 
 def test_a_full_line_takes_a_part() -> None:
@@ -237,3 +284,10 @@ def _alive(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return " Z " not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1][:4]
     return False
+
+
+def test_a_child_that_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    script = f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_child(["sh", "-c", script], 1.0)
+    assert not _alive(int((tmp_path / "pid").read_text()))

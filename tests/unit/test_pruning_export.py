@@ -25,7 +25,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResNet8, Path]:
     network(torch.rand(8, 3, 32, 32))  # batch statistics other than 0 and 1
     prune(plan_pruning(network, 2), 0.9)
     path = tmp_path_factory.mktemp("export") / "pruned.onnx"
-    export_onnx(with_softmax(network), path, (3, 32, 32))
+    export_onnx(with_softmax(network), str(path), (3, 32, 32))
     return network, path
 
 

@@ -56,6 +56,12 @@ def samples(*shape: int) -> np.ndarray:
     return np.random.default_rng(4).random(shape, dtype=np.float32)
 
 
+def npy_header(shape: str) -> bytes:
+    """A .npy file that promises this shape and ends after its header."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
 @pytest.fixture
 def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal must come before TensorFlow is started."""
@@ -63,7 +69,7 @@ def no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: Any, **__: Any) -> None:
         raise AssertionError("the converter was started")
 
-    monkeypatch.setattr(quantise.subprocess, "run", started)
+    monkeypatch.setattr(quantise, "run_child", started)
 
 
 # --- the model file ---
@@ -167,6 +173,15 @@ def test_calibration_files_that_cannot_be_read_are_refused(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object))
     with pytest.raises(DiscoError, match="not a readable"):
         load_calibration(tmp_path / "objects.npy", (1, 4))
+    for content in (
+        b"PK\x03\x04 no archive",
+        npy_header("(99999999999, 4)"),
+        npy_header("(9" + "9" * 30 + ",)"),
+        npy_header("(" * 50),
+    ):
+        (tmp_path / "broken.npy").write_bytes(content)
+        with pytest.raises(DiscoError, match="not a readable"):
+            load_calibration(tmp_path / "broken.npy", (1, 4))
     np.savez(tmp_path / "many.npz", a=samples(1, 4), b=samples(1, 4))
     with pytest.raises(DiscoError, match="several arrays"):
         load_calibration(tmp_path / "many.npz", (1, 4))

@@ -230,7 +230,7 @@ def test_trace_has_a_track_per_node_and_per_link(unit: str, scale: float) -> Non
     first = next(event for event in slices if event["pid"] == 1)
     assert first["ts"] == 0  # node 1's clock says 7000
     assert first["dur"] == pytest.approx(100 * scale)
-    exchange = next(event for event in slices if event["name"].startswith("exchange 0"))
+    exchange = next(event for event in slices if event["name"] == "exchange 0: conv")
     assert exchange["ts"] == pytest.approx(20 * scale)
     assert exchange["dur"] == pytest.approx(70 * scale)
     assert exchange["args"]["bytes"] == 8

@@ -115,7 +115,7 @@ def _conv2d(params: k.Conv2D) -> Constants:
 
 def _depthwise(params: k.DepthwiseConv2D) -> Constants:
     weighted = _weighted(params, "[h][w][out]")
-    fields = {"window": asdict(params.window), "input_channel": None, "depth_multiplier": params.depth_multiplier}
+    fields = {"window": asdict(params.window), "depth_multiplier": params.depth_multiplier}
     return Constants(weighted.arrays, {**fields, **weighted.fields})
 
 

@@ -96,14 +96,6 @@ static void run_reshape(const disco_model_t *model, const disco_op_t *op, uint16
     disco_reshape_s8(&in, &out);
 }
 
-static void run_transpose(const disco_model_t *model, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
-    const disco_input_t in = input_view(model, op, 0);
-    const disco_output_t out = output_view(model, op);
-    (void)row_begin;
-    (void)row_end;
-    disco_transpose_s8(op->params, &in, &out);
-}
-
 static void run_relu(const disco_model_t *model, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
     const disco_input_t in = input_view(model, op, 0);
     const disco_output_t out = output_view(model, op);
@@ -128,7 +120,6 @@ static const runner_t runners[] = {
     [DISCO_OP_CONCATENATION] = run_concatenation,
     [DISCO_OP_SELECT_CHANNELS] = run_select_channels,
     [DISCO_OP_RESHAPE] = run_reshape,
-    [DISCO_OP_TRANSPOSE] = run_transpose,
     [DISCO_OP_RELU] = run_relu,
     [DISCO_OP_SOFTMAX] = run_softmax,
 };
@@ -138,7 +129,7 @@ bool disco_dispatch_knows(disco_op_kind_t kind) {
 }
 
 bool disco_dispatch_is_whole(disco_op_kind_t kind) {
-    return kind == DISCO_OP_RESHAPE || kind == DISCO_OP_TRANSPOSE;
+    return kind == DISCO_OP_RESHAPE;
 }
 
 bool disco_dispatch_has_window(disco_op_kind_t kind) {

@@ -10,7 +10,7 @@
 /* Whether `kind` (any number) is an operator that this runtime has. */
 bool disco_dispatch_knows(disco_op_kind_t kind);
 
-/* Whether the op writes its whole output in one call, whatever the rows (RESHAPE, TRANSPOSE). */
+/* Whether the op writes its whole output in one call, whatever the rows (RESHAPE). */
 bool disco_dispatch_is_whole(disco_op_kind_t kind);
 
 /* Whether the parameters of the operator begin with its disco_window_t. */

@@ -8,20 +8,6 @@
 #include "dispatch.h"
 #include "exchange.h"
 
-/* Both counters at one moment. */
-typedef struct {
-    uint64_t ticks, interrupts;
-} stamp_t;
-
-static stamp_t stamp(void) {
-    stamp_t now;
-    do { /* again when an interrupt came between the two readings */
-        now.interrupts = disco_port_interrupt_ticks();
-        now.ticks = disco_port_ticks();
-    } while (disco_port_interrupt_ticks() != now.interrupts);
-    return now;
-}
-
 void disco_executor_init(disco_executor_t *executor, const disco_model_t *model) {
     memset(executor, 0, sizeof *executor);
     executor->model = model;
@@ -64,7 +50,6 @@ uint16_t disco_executor_last_input_row(const disco_model_t *model, const disco_o
         return clip_row((int32_t)row - ((const disco_pad_t *)op->params)->pad_top, height);
     case DISCO_OP_MEAN:
     case DISCO_OP_RESHAPE:
-    case DISCO_OP_TRANSPOSE:
         return (uint16_t)(height - 1);
     default:
         return clip_row(row, height); /* pixel by pixel */
@@ -101,11 +86,9 @@ static disco_status_t await_input(disco_executor_t *executor, const disco_op_t *
 }
 
 static void compute_rows(const disco_executor_t *executor, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
-    const stamp_t before = stamp();
+    const uint64_t before = disco_port_task_ticks();
     disco_dispatch(executor->model, op, row_begin, row_end);
-    const stamp_t after = stamp();
-    executor->model->op_records[executor->op].compute +=
-        (after.ticks - before.ticks) - (after.interrupts - before.interrupts);
+    executor->model->op_records[executor->op].compute += disco_port_task_ticks() - before;
 }
 
 /* Non-blocking work on the links after a computation. */

@@ -1,4 +1,4 @@
-/* Kernels that move values without computing: CONCATENATION, channel selection, RESHAPE, TRANSPOSE. */
+/* Kernels that move values without computing: CONCATENATION, channel selection, RESHAPE. */
 #include "disco/kernels.h"
 
 #include <string.h>
@@ -38,18 +38,6 @@ void disco_reshape_s8(const disco_input_t *in, const disco_output_t *out) {
             if (++in_channel == in->channels) {
                 in_channel = 0;
                 pixel += in->stride;
-            }
-        }
-    }
-}
-
-void disco_transpose_s8(const disco_transpose_t *op, const disco_input_t *in, const disco_output_t *out) {
-    for (size_t y = 0; y < out->height; y++) {
-        for (size_t x = 0; x < out->width; x++) {
-            int8_t *const result = disco_output_pixel(out, y, x);
-            size_t element = y * op->step[0] + x * op->step[1];
-            for (size_t c = 0; c < out->channels; c++, element += op->step[2]) {
-                result[c] = in->data[element / in->channels * in->stride + element % in->channels];
             }
         }
     }

@@ -49,13 +49,9 @@ static void accumulate_group(const disco_depthwise_conv2d_t *op, const disco_inp
     sums[3] = s3;
 }
 
-static size_t source_of(const disco_depthwise_conv2d_t *op, size_t channel) {
-    return op->input_channel ? op->input_channel[channel] : channel / op->depth_multiplier;
-}
-
 static void convolve_pixel(const disco_depthwise_conv2d_t *op, const disco_input_t *in, disco_span_t rows,
                            disco_span_t columns, int8_t *out, size_t channels) {
-    const size_t grouped = op->input_channel == NULL && op->depth_multiplier == 1 ? channels - channels % GROUP : 0;
+    const size_t grouped = op->depth_multiplier == 1 ? channels - channels % GROUP : 0;
     for (size_t first = 0; first < grouped; first += GROUP) {
         uint32_t sums[GROUP];
         accumulate_group(op, in, rows, columns, first, channels, sums);
@@ -64,7 +60,7 @@ static void convolve_pixel(const disco_depthwise_conv2d_t *op, const disco_input
         }
     }
     for (size_t c = grouped; c < channels; c++) {
-        const uint32_t sum = accumulate_one(op, in, rows, columns, source_of(op, c), c, channels);
+        const uint32_t sum = accumulate_one(op, in, rows, columns, c / op->depth_multiplier, c, channels);
         out[c] = disco_requantise_channel(&op->requantise, op->bias, c, sum);
     }
 }

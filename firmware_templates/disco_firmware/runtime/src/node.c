@@ -40,17 +40,9 @@ static void reset_session(disco_node_t *node) {
     node->input_bytes = 0;
 }
 
-/* The host repeats HELLO until WELCOME comes; a repeated one must not undo what the first one began. */
-static bool is_repeated_hello(const disco_node_t *node) {
-    return node->phase == DISCO_NODE_GREETED && node->hello_session == node->host.session &&
-           node->host.stats.frames_received == 0;
-}
-
 static disco_status_t answer_hello(disco_node_t *node) {
     node->hello = false;
-    if (!is_repeated_hello(node)) {
-        reset_session(node);
-    }
+    reset_session(node);
     return disco_node_welcome(node);
 }
 

@@ -12,10 +12,18 @@ static disco_status_t refuse(disco_node_t *node) {
     return disco_executor_fail(&node->executor, DISCO_ERR_PROTOCOL, DISCO_NONE, DISCO_NO_NODE);
 }
 
+/* The host repeats HELLO until WELCOME comes; a repeated one must not undo what the first one began. */
+static bool is_repeated_hello(const disco_node_t *node, uint8_t session) {
+    return node->phase == DISCO_NODE_GREETED && session == node->host.session && node->host.stats.frames_received == 0;
+}
+
 /* Any status but OK ends the poll and with it whatever runs; the main loop then begins the new session. */
 static disco_status_t take_hello(disco_node_t *node, const uint8_t *payload, uint16_t length) {
     if (length < 4 || payload[2] == 0) {
         return DISCO_OK; /* no greeting at all; of other protocol versions only these bytes are known */
+    }
+    if (is_repeated_hello(node, payload[2])) {
+        return disco_node_welcome(node);
     }
     node->hello = true;
     node->hello_session = payload[2];

@@ -17,13 +17,14 @@ void board_set_interrupt(uint32_t irq, board_handler_t handler);
 void counter_start(void);
 uint32_t counter_raw(void);
 
-/* cmsdk_uart.c: one UART per link, received by interrupt. */
+/* cmsdk_uart.c: one UART per link, received by interrupt from the first read on. */
 void uart_start(void);
 size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity);
 size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length);
 /* True when any link has received bytes that were not read. Call with interrupts off before sleeping. */
 int uart_has_input(void);
-/* Raw ticks spent in handlers, between their first and last instruction that reads the counter; and how many handlers ran. */
+/* Raw ticks spent in handlers, between their first and last instruction that reads the counter; and how many handlers ran. Call with
+ * interrupts off. */
 void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count);
 /* Lets the receive interrupt of link 0 run once by software (mask all ones), or does the same work without it (mask 0). */
 void uart_pend(uint32_t mask);

@@ -32,6 +32,13 @@ static inline void cortex_m_wait_for_interrupt(void) {
     __asm__ volatile("wfi" ::: "memory");
 }
 
+/* The number of the interrupt whose handler runs. */
+static inline uint32_t cortex_m_active_interrupt(void) {
+    uint32_t exception;
+    __asm__ volatile("mrs %0, ipsr" : "=r"(exception));
+    return exception - CORTEX_M_SYSTEM_VECTORS;
+}
+
 /* So many rounds of a loop of a few instructions. */
 static inline void cortex_m_pause(uint32_t rounds) {
     for (; rounds > 0; --rounds) {

@@ -20,7 +20,7 @@ static disco_port_info_t info = {
     .link_count = DISCO_BOARD_LINKS,
 };
 static uint64_t raw_extended;
-static uint64_t handler_overhead; /* raw ticks per CALIBRATION_ROUNDS handlers outside of their two readings */
+static uint64_t handler_overhead; /* instructions of CALIBRATION_ROUNDS handlers outside of their two readings */
 
 const disco_port_info_t *disco_port_info(void) {
     return &info;
@@ -40,11 +40,19 @@ uint64_t disco_port_ticks(void) {
     return instructions(raw_ticks());
 }
 
-uint64_t disco_port_interrupt_ticks(void) {
-    uint64_t raw = 0;
-    uint32_t count = 0;
-    uart_interrupt_load(&raw, &count);
-    return instructions(raw + count * handler_overhead / CALIBRATION_ROUNDS);
+/*
+ * With interrupts off around the readings none comes between them, and no reading is repeated. What is left is the rounding of ticks that are no whole
+ * instructions: a difference of two calls is off by one or two, an op that goes row by row by as much per row at worst (16.6 M instructions of a
+ * network repeat to 30).
+ */
+uint64_t disco_port_task_ticks(void) {
+    uint64_t in_handlers = 0;
+    uint32_t handlers = 0;
+    cortex_m_disable_interrupts();
+    uart_interrupt_load(&in_handlers, &handlers);
+    const uint64_t now = raw_ticks();
+    cortex_m_enable_interrupts();
+    return instructions(now) - instructions(in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
 }
 
 uint32_t disco_port_milliseconds(void) {
@@ -52,30 +60,24 @@ uint32_t disco_port_milliseconds(void) {
 }
 
 /*
- * Raw ticks of CALIBRATION_ROUNDS rounds of a loop that lets a handler run, or (with `mask` 0) does the same without. An instruction is no whole
+ * Instructions of CALIBRATION_ROUNDS rounds of a loop that lets a handler run, or (with `mask` 0) does the same without. An instruction is no whole
  * number of ticks: pauses of irregular length keep the handlers from reading the counter in step with it, always rounded the same way.
  */
 static uint64_t time_rounds(uint32_t mask) {
-    const uint64_t start = raw_ticks();
+    const uint64_t start = disco_port_task_ticks();
     uint32_t random = 1;
     for (uint32_t i = 0; i < CALIBRATION_ROUNDS; ++i) {
         uart_pend(mask);
         random = random * 1664525u + 1013904223u;
         cortex_m_pause(random >> 28);
     }
-    return raw_ticks() - start;
+    return disco_port_task_ticks() - start;
 }
 
 /* What a handler costs outside of its two counter readings (entry, exit): the same for every handler. */
 static void calibrate(void) {
-    uint64_t before = 0;
-    uint64_t after = 0;
-    uint32_t count = 0;
-    uart_interrupt_load(&before, &count);
     const uint64_t with = time_rounds(UINT32_MAX);
-    uart_interrupt_load(&after, &count);
-    const uint64_t without = time_rounds(0);
-    handler_overhead = with - (after - before) - without;
+    handler_overhead = with - time_rounds(0);
 }
 
 /*

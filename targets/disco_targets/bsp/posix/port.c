@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -54,8 +55,8 @@ uint64_t disco_port_ticks(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t disco_port_interrupt_ticks(void) {
-    return 0;
+uint64_t disco_port_task_ticks(void) {
+    return disco_port_ticks();
 }
 
 uint32_t disco_port_milliseconds(void) {
@@ -114,12 +115,16 @@ static bool parse_address(const char *text, address_t *address, socklen_t *lengt
 
 static int connect_once(const address_t *address, socklen_t length) {
     const int line = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (line >= 0 && connect(line, &address->any, length) == 0) {
+    if (line < 0) {
+        return -1;
+    }
+    const struct timeval limit = {.tv_sec =
+                                      CONNECT_DEADLINE_MS / 1000}; /* or an address that is silent takes minutes */
+    (void)setsockopt(line, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (connect(line, &address->any, length) == 0) {
         return line;
     }
-    if (line >= 0) {
-        (void)close(line);
-    }
+    (void)close(line);
     return -1;
 }
 
@@ -181,7 +186,7 @@ static disco_status_t attach(uint8_t link, const char *text, bool listens) {
 static disco_status_t attach_peer(const char *text) {
     char *end = NULL;
     const long node = strtol(text, &end, 10);
-    if (*end != '=' || node < 0 || node >= DISCO_BOARD_NODE_COUNT || node == DISCO_BOARD_NODE) {
+    if (end == text || *end != '=' || node < 0 || node >= DISCO_BOARD_NODE_COUNT || node == DISCO_BOARD_NODE) {
         (void)fprintf(stderr, "node %d: --peer %s is not NODE=ADDRESS\n", DISCO_BOARD_NODE, text);
         return DISCO_ERR_ARGUMENT;
     }

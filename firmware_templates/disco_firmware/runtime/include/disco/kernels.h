@@ -66,12 +66,11 @@ void disco_conv2d_s8(const disco_conv2d_t *op, const disco_input_t *in, const di
                      uint16_t row_end);
 
 /* DEPTHWISE_CONV_2D. weights [kernel_h][kernel_w][out], bias [out] or NULL; output channel c reads input channel
- * input_channel[c] (NULL: c / depth_multiplier). TFLite: reference_integer_ops::DepthwiseConvPerChannel. */
+ * c / depth_multiplier. TFLite: reference_integer_ops::DepthwiseConvPerChannel. */
 typedef struct {
     disco_window_t window;
     const int8_t *weights;
     const int32_t *bias;
-    const uint16_t *input_channel;
     uint16_t depth_multiplier;
     int32_t input_zero_point;
     disco_requantise_t requantise;
@@ -149,13 +148,6 @@ void disco_select_channels_s8(const disco_select_channels_t *op, const disco_inp
 /* RESHAPE: the leading channels of all input pixels in order, written to the leading channels of all output pixels in
  * order. Whole tensor. */
 void disco_reshape_s8(const disco_input_t *in, const disco_output_t *out);
-
-/* TRANSPOSE: output element [h][w][c] is input element h * step[0] + w * step[1] + c * step[2], counted row by row over
- * the leading channels of the input. Whole tensor. */
-typedef struct {
-    uint32_t step[3];
-} disco_transpose_t;
-void disco_transpose_s8(const disco_transpose_t *op, const disco_input_t *in, const disco_output_t *out);
 
 /* RELU, RELU6, RELU_N1_TO_1 alone: requantise and clamp.
  * TFLite: reference_ops::ReluX. */

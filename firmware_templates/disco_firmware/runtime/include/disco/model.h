@@ -42,7 +42,6 @@ typedef enum {
     DISCO_OP_CONCATENATION,     /* array of input_count disco_copy_channels_t */
     DISCO_OP_SELECT_CHANNELS,   /* disco_select_channels_t */
     DISCO_OP_RESHAPE,           /* NULL; whole tensor */
-    DISCO_OP_TRANSPOSE,         /* disco_transpose_t; whole tensor */
     DISCO_OP_RELU,              /* disco_relu_t */
     DISCO_OP_SOFTMAX            /* disco_softmax_t */
 } disco_op_kind_t;
@@ -119,7 +118,7 @@ typedef struct {
     uint16_t tensor_count, op_count, send_count, receive_count, input_count, output_count;
     uint16_t exchange_count; /* of the whole model */
     uint32_t arena_bytes;
-    int8_t *arena;                         /* static, 16-byte aligned */
+    int8_t *arena;                         /* static, 8-byte aligned */
     disco_op_record_t *op_records;         /* static, op_count */
     disco_send_state_t *send_states;       /* static, send_count */
     disco_receive_state_t *receive_states; /* static, receive_count */

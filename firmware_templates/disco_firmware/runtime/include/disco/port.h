@@ -41,8 +41,9 @@ const disco_port_info_t *disco_port_info(void);
 /* Monotonic 64-bit counter in the port's unit. Callable at any time but not from interrupt handlers. */
 uint64_t disco_port_ticks(void);
 
-/* Ticks spent so far inside the port's interrupt handlers (entry and exit included), so that compute can be told from link work. */
-uint64_t disco_port_interrupt_ticks(void);
+/* disco_port_ticks() less what the port's interrupt handlers (entry and exit included) have taken of them, both read at one moment: so a
+ * computation counts the same whatever comes in meanwhile. Only differences mean something. */
+uint64_t disco_port_task_ticks(void);
 
 /* Milliseconds of a monotonic clock for deadlines; wraps at 2^32. On emulated boards this is virtual time. */
 uint32_t disco_port_milliseconds(void);
