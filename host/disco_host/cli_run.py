@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from disco_host.progress import Bar
-from disco_host.report import print_report
-from disco_host.run import DEFAULT_DEADLINE_S, EMULATED, POSIX, RunConfig, run
-from disco_host.trace import chrome_trace
+from disco_host.config import DEFAULT_DEADLINE_S, EMULATED, POSIX, RunConfig
 from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 
@@ -35,6 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, errors: Console) -> int:
+    # Imported here, where an interrupt is already caught.
+    from disco_host.progress import Bar
+    from disco_host.report import print_report
+    from disco_host.run import run
+    from disco_host.trace import chrome_trace
+
     config = RunConfig(
         bundle=options.bundle,
         boards=options.boards,

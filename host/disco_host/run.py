@@ -15,9 +15,9 @@ from disco_host.boards import NodeLine, open_cluster
 from disco_host.boards_local import check_emulators, start_emulated, start_posix
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
+from disco_host.config import EMULATED, POSIX, RunConfig
 from disco_host.firmware import build_images
 from disco_host.golden import Golden
-from disco_host.lines import PeerLine, direct_line
 from disco_host.measure import link_results, node_results
 from disco_host.results import RunResult
 from disco_host.session import NodeFacts, Session
@@ -33,40 +33,8 @@ if TYPE_CHECKING:
 
     Int8Array = npt.NDArray[np.int8]
 
-EMULATED = "emulated"
-POSIX = "posix"
-DEFAULT_DEADLINE_S = 30.0
 MOST_INFERENCES = 1_000_000
 """Of one run: every capture is kept until its end."""
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """What to run and how."""
-
-    bundle: Path
-    boards: str
-    """"emulated", "posix" or the path of a cluster file."""
-    inputs: Path | None = None
-    """.npy, float32 or int8, channels last; None: the bundle's own self-check inputs."""
-    labels: Path | None = None
-    """.npy with the right class of each input."""
-    limit: int | None = None
-    """Only so many of the inputs, from the first on."""
-    repeat: int = 1
-    """How often all inputs are run and measured."""
-    warmup: int = 1
-    """Inferences before that: checked, not measured."""
-    check_tensors: bool = False
-    """Compare every op's output channels on every node as well."""
-    deadline_s: float = DEFAULT_DEADLINE_S
-    """Of every single wait."""
-    logs: Path | None = None
-    """Folder that keeps what boards on this PC print."""
-    peer_line: PeerLine = direct_line
-    """Makes the lines between boards on this PC."""
-    sanitize: bool = False
-    """posix only: build the nodes with ASan and UBSan."""
 
 
 class Progress(Protocol):

@@ -214,7 +214,7 @@ def set_field(group: str, index: int, name: str, value: object) -> Callable[[Mod
 
 
 UNSOUND = {
-    "layout of another version": lambda s: setattr(s, "abi", 2),
+    "layout of another version": lambda s: setattr(s, "abi", s.abi + 1),
     "node beyond the count": lambda s: setattr(s, "node", 2),
     "too many nodes": lambda s: setattr(s, "node_count", 9),
     "buffer beyond the arena": set_field("tensors", 2, "offset", 1000),

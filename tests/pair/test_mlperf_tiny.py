@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from disco_converter.export import ExportConfig, export
-from disco_host.run import RunConfig, run
+from disco_host.config import RunConfig
+from disco_host.run import run
 
 pytestmark = pytest.mark.timeout(900)  # emulated lines are slow where other work takes the cores
 

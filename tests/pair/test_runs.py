@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from disco_converter.export import ExportConfig, export
+from disco_host.config import RunConfig
 from disco_host.lines import direct_line
-from disco_host.run import RunConfig, RunOutcome, run
+from disco_host.run import RunOutcome, run
 from disco_host.trace import chrome_trace
 from helpers.bundles import EXAMPLE, export_example
 from helpers.fault_proxy import FaultProxy

@@ -52,7 +52,7 @@ def test_one_input_can_only_repeat() -> None:
     assert schedule(1, 3, 1) == [0, 0, 0, 0]
 
 
-def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs: int) -> NodeOp:
+def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs: int, sent: int) -> NodeOp:
     return NodeOp(
         name=name,
         kind=kind,
@@ -63,7 +63,7 @@ def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs:
         macs_executed=macs,
         channels_received=1,
         channels_sent=2,
-        bytes_sent=8,
+        bytes_sent=sent,
         kernel="portable",
         constant_bytes=10,
         scratch_bytes=0,
@@ -76,8 +76,8 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
         node=node,
         target="posix",
         ops=(
-            _node_op("conv", "CONV_2D", "c", channels, 40),
-            _node_op("gather[0]", "SELECT_CHANNELS", "s", channels, 0),
+            _node_op("conv", "CONV_2D", "c", channels, 40, 8),
+            _node_op("gather[0]", "SELECT_CHANNELS", "s", channels, 0, 0),
         ),
         sends=(NodeSend(0, "c", 1 - node, 8),) if node == 0 else (),
         outputs=(NodeOutput("c", channels),),

@@ -1,0 +1,41 @@
+"""What `disco-run` is asked to do. Imports little, so that the command line answers at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from disco_host.lines import PeerLine, direct_line
+
+EMULATED = "emulated"
+POSIX = "posix"
+DEFAULT_DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What to run and how."""
+
+    bundle: Path
+    boards: str
+    """"emulated", "posix" or the path of a cluster file."""
+    inputs: Path | None = None
+    """.npy, float32 or int8, channels last; None: the bundle's own self-check inputs."""
+    labels: Path | None = None
+    """.npy with the right class of each input."""
+    limit: int | None = None
+    """Only so many of the inputs, from the first on."""
+    repeat: int = 1
+    """How often all inputs are run and measured."""
+    warmup: int = 1
+    """Inferences before that: checked, not measured."""
+    check_tensors: bool = False
+    """Compare every op's output channels on every node as well."""
+    deadline_s: float = DEFAULT_DEADLINE_S
+    """Of every single wait."""
+    logs: Path | None = None
+    """Folder that keeps what boards on this PC print."""
+    peer_line: PeerLine = direct_line
+    """Makes the lines between boards on this PC."""
+    sanitize: bool = False
+    """posix only: build the nodes with ASan and UBSan."""
