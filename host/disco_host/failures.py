@@ -142,6 +142,10 @@ def greeting_problem(manifest: Manifest, line: NodeLine, welcome: protocol.Welco
             f"counts in unit {welcome.unit}, which is unknown: flash it with disco-flash",
         ),
         (
+            welcome.resolution_ticks > 0,
+            "does not count instructions: start QEMU with -icount shift=6",
+        ),
+        (
             welcome.link_count >= manifest.nodes,
             f"has {welcome.link_count} lines, {manifest.nodes} are needed (the host's and one per "
             "peer): use another board",

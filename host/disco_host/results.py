@@ -40,7 +40,7 @@ class NodeResult:
     unit: str
     """"instructions", "cycles" or "ns"."""
     ticks_per_second: int
-    """Nominal rate of the node's counter; 0 where there is none."""
+    """Rate of the node's counter; 0 where its unit is no time."""
     resolution_ticks: int
     total: Summary
     """From the start of a run to its end on the node."""

@@ -112,6 +112,7 @@ def test_facts_come_from_welcome(bundle: Bundle) -> None:
         ("", {"unit": 9}, "counts in unit 9"),
         ("", {"link_count": 1}, "has 1 lines, 2 are needed"),
         ("", {"max_payload": 16}, "payloads of 16 bytes only"),
+        ("", {"resolution_ticks": 0}, "does not count instructions: start QEMU with -icount"),
     ],
 )
 def test_a_node_that_does_not_fit_is_named(bundle: Bundle, fault: str, lies: dict[str, object], words: str) -> None:

@@ -46,6 +46,12 @@ static inline void cortex_m_pause(uint32_t rounds) {
     }
 }
 
+/* `rounds` (at least 1) rounds of exactly CORTEX_M_SPIN_INSTRUCTIONS. */
+#define CORTEX_M_SPIN_INSTRUCTIONS 2u
+static inline void cortex_m_spin(uint32_t rounds) {
+    __asm__ volatile("1: subs %0, %0, #1\n\tbne 1b" : "+r"(rounds) : : "cc");
+}
+
 static inline void cortex_m_barrier(void) {
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 }

@@ -60,7 +60,8 @@ typedef struct {
     const disco_operand_t *inputs;
     uint16_t input_count;
     uint16_t output;
-    const void *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
+    const void
+        *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
     disco_run_rows_t run; /* NULL: the portable kernel */
     uint16_t row_step;    /* output rows that `run` computes together; 1 or more */
 } disco_op_t;

@@ -25,11 +25,12 @@ typedef struct {
     const char *board;         /* name of the target, e.g. "qemu-mps2-an386" (at most 31 characters) */
     const char *core;          /* e.g. "cortex-m4" (at most 15 characters) */
     disco_unit_t unit;         /* what disco_port_ticks() counts */
-    uint32_t ticks_per_second; /* of disco_port_ticks(); on emulated boards the nominal rate, 0 when there is none */
+    uint32_t ticks_per_second; /* of disco_port_ticks(); 0 where they are no time */
     uint32_t clock_hz;         /* core clock, 0 when unknown */
-    uint32_t resolution_ticks; /* smallest step of disco_port_ticks(), at least 1 */
-    uint32_t free_ram_bytes;   /* RAM left beside the firmware's own static data and stack, 0 when unknown */
-    uint8_t link_count;        /* links that exist: 1 + number of peer links */
+    uint32_t
+        resolution_ticks; /* smallest step of disco_port_ticks(); 0: they do not count the unit, the port has tried */
+    uint32_t free_ram_bytes; /* RAM left beside the firmware's own static data and stack, 0 when unknown */
+    uint8_t link_count;      /* links that exist: 1 + number of peer links */
 } disco_port_info_t;
 
 /* Sets up clocks, counter and links. argc/argv are those of main on a hosted port, 0/NULL on a board. */

@@ -31,8 +31,9 @@ DISCO_VARIANT int8_t disco_requantise_fast(int32_t accumulator, const disco_chan
     if (range->activation_min == -128 && range->activation_max == 127) {
         return disco_ssat8(value);
     }
-    return (int8_t)(value < range->activation_min ? range->activation_min
-                    : value > range->activation_max ? range->activation_max : value);
+    return (int8_t)(value < range->activation_min   ? range->activation_min
+                    : value > range->activation_max ? range->activation_max
+                                                    : value);
 }
 
 #endif
