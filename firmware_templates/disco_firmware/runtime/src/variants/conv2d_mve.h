@@ -1,0 +1,168 @@
+/*
+ * CONV_2D with Helium, as products of vectors of 16 int8.
+ *
+ * For each output row the input rows of its windows are laid out anew in a strip [column][kernel row][channel], padding
+ * included, so that each window is one run of memory, which neighbouring windows share in part. A 1x1 convolution of whole
+ * vectors needs no strip: there the pixels themselves are the runs.
+ */
+#ifndef DISCO_VARIANTS_CONV2D_MVE_H
+#define DISCO_VARIANTS_CONV2D_MVE_H
+
+#include "tensor_view.h"
+#include "variants/mve.h"
+
+typedef struct {
+    disco_window_t window;
+    const int8_t *weights;   /* [4 output channels each][vectors][4][16], a filter as [kernel column][kernel row][channel] */
+    const int32_t *channels; /* [4 output channels each][bias, multiplier, shift][4] */
+    const uint8_t *spread;   /* where 16 neighbouring bytes of an input row go in the strip */
+    uint16_t vectors;        /* of a filter */
+    uint16_t spread_columns; /* input pixels within these 16 bytes; 1 when a pixel takes more */
+    int32_t input_zero_point;
+    disco_requantise_mve_t requantise;
+} disco_conv2d_mve_t;
+
+/* Runs of values at equal steps, and where their results go. */
+typedef struct {
+    const int8_t *values;
+    size_t step;
+    int8_t *out;
+    size_t out_step;
+    size_t count;
+} disco_runs_mve_t;
+
+/* Lane 2 c + p of the results is channel c of pixel p. */
+DISCO_VARIANT void disco_convolve_group_mve(const disco_conv2d_mve_t *op, disco_runs_mve_t runs, const int8_t *weights,
+                                            const int32_t *constants, size_t channels) {
+    const disco_channels_mve_t group = disco_load_channels_mve(constants);
+    const uint16x8_t lanes = disco_lanes_mve(1);
+    const uint16x8_t places = vaddq_u16(vshrq_n_u16(lanes, 1), vmulq_n_u16(vandq_u16(lanes, vdupq_n_u16(1)), (uint16_t)runs.out_step));
+    const mve_pred16_t written = vctp16q(2 * channels);
+    size_t advance = 2 - runs.count % 2; /* of an odd number the second one is computed twice */
+    for (size_t pairs = (runs.count + 1) / 2; pairs > 0; pairs--) {
+        int32x4_t first, second;
+        disco_dot_2x4_mve(runs.values, runs.values + runs.step, weights, op->vectors, &first, &second);
+        const int16x8_t result = disco_narrow_mve(disco_scale_mve(first, &group, &op->requantise),
+                                                  disco_scale_mve(second, &group, &op->requantise), &op->requantise);
+        if (channels >= 4) {
+            vstrbq_scatter_offset_s16(runs.out, places, result);
+        } else {
+            vstrbq_scatter_offset_p_s16(runs.out, places, result, written);
+        }
+        runs.values += advance * runs.step;
+        runs.out += advance * runs.out_step;
+        advance = 2;
+    }
+}
+
+DISCO_VARIANT void disco_convolve_runs_mve(const disco_conv2d_mve_t *op, disco_runs_mve_t runs, size_t channels) {
+    if (runs.count == 1) {
+        runs.step = 0;
+        runs.out_step = 0;
+    }
+    const int8_t *weights = op->weights;
+    const int32_t *constants = op->channels;
+    for (size_t c = 0; c + 4 <= channels; c += 4, runs.out += 4) {
+        disco_convolve_group_mve(op, runs, weights, constants, 4);
+        weights += (size_t)op->vectors * 4 * DISCO_MVE_BYTES;
+        constants += 12;
+    }
+    if (channels % 4 != 0) {
+        disco_convolve_group_mve(op, runs, weights, constants, channels % 4);
+    }
+}
+
+/* Writes one kernel row of `columns` strip columns: from neighbouring pixels, or zero points where there are none. */
+DISCO_VARIANT void disco_spread_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip, const int8_t *pixels,
+                                    size_t columns) {
+    const size_t column_bytes = (size_t)op->window.kernel_h * in->channels;
+    const size_t at_once = in->stride == in->channels ? op->spread_columns : 1;
+    const int8x16_t zero_points = vdupq_n_s8((int8_t)op->input_zero_point);
+    const uint8x16_t places = vldrbq_u8(op->spread);
+    while (columns > 0) {
+        const size_t now = columns < at_once ? columns : at_once;
+        for (size_t c = 0; c < now * in->channels; c += DISCO_MVE_BYTES) {
+            if (in->channels % DISCO_MVE_BYTES == 0) {
+                vstrbq_s8(strip + c, pixels ? vldrbq_s8(pixels + c) : zero_points);
+            } else {
+                const mve_pred16_t some = vctp8q(now * in->channels - c);
+                const int8x16_t values = pixels ? vldrbq_z_s8(pixels + c, some) : zero_points;
+                vstrbq_scatter_offset_p_s8(strip + c, places, values, some);
+            }
+        }
+        pixels = pixels ? pixels + now * in->stride : pixels;
+        strip += now * column_bytes;
+        columns -= now;
+    }
+}
+
+/* Neighbouring windows share columns. */
+DISCO_VARIANT void disco_fill_shared_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip,
+                                             const int8_t *row, size_t columns) {
+    const size_t column_bytes = (size_t)op->window.kernel_h * in->channels, left = op->window.pad_left;
+    const size_t before = left < columns ? left : columns;
+    const size_t inside = columns - before < in->width ? columns - before : in->width;
+    const size_t after = columns - before - inside;
+    disco_spread_mve(op, in, strip, NULL, before);
+    disco_spread_mve(op, in, strip + before * column_bytes, row, inside);
+    disco_spread_mve(op, in, strip + (before + inside) * column_bytes, NULL, after);
+}
+
+/* Each window has its own columns: they are dilated, or lie too far apart to share any. */
+DISCO_VARIANT void disco_fill_single_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip,
+                                             const int8_t *row, size_t windows) {
+    const disco_window_t *const w = &op->window;
+    const size_t column_bytes = (size_t)w->kernel_h * in->channels;
+    for (size_t window = 0; window < windows; window++) {
+        for (size_t kernel_x = 0; kernel_x < w->kernel_w; kernel_x++, strip += column_bytes) {
+            const int32_t x = (int32_t)(window * w->stride_w + kernel_x * w->dilation_w) - w->pad_left;
+            const bool inside = row != NULL && x >= 0 && x < in->width;
+            disco_spread_mve(op, in, strip, inside ? row + (size_t)x * in->stride : NULL, 1);
+        }
+    }
+}
+
+DISCO_VARIANT void disco_conv2d_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, const disco_output_t *out,
+                                    void *scratch, uint16_t row_begin, uint16_t row_end) {
+    const disco_window_t *const w = &op->window;
+    const bool direct = w->kernel_h == 1 && w->kernel_w == 1 && w->pad_top == 0 && w->pad_left == 0 &&
+                        in->channels % DISCO_MVE_BYTES == 0;
+    const bool dense = direct && w->stride_h == 1 && w->stride_w == 1 && in->width == out->width;
+    if (dense) { /* all rows are one */
+        const size_t pixels = (size_t)(row_end - row_begin) * out->width;
+        const disco_runs_mve_t runs = {disco_input_pixel(in, row_begin, 0), in->stride,
+                                       disco_output_pixel(out, row_begin, 0), out->stride, pixels};
+        if (pixels > 0) {
+            disco_convolve_runs_mve(op, runs, out->channels);
+        }
+        return;
+    }
+    if (direct) {
+        for (size_t y = row_begin; y < row_end; y++) {
+            const disco_runs_mve_t runs = {disco_input_pixel(in, y * w->stride_h, 0), (size_t)w->stride_w * in->stride,
+                                           disco_output_pixel(out, y, 0), out->stride, out->width};
+            disco_convolve_runs_mve(op, runs, out->channels);
+        }
+        return;
+    }
+    int8_t *const strip = scratch;
+    const bool shared = w->dilation_w == 1 && w->stride_w < w->kernel_w;
+    const size_t column_bytes = (size_t)w->kernel_h * in->channels;
+    for (size_t y = row_begin; y < row_end; y++) {
+        for (size_t kernel_y = 0; kernel_y < w->kernel_h; kernel_y++) {
+            const int32_t from = (int32_t)(y * w->stride_h + kernel_y * w->dilation_h) - w->pad_top;
+            const int8_t *const row = from >= 0 && from < in->height ? disco_input_pixel(in, (size_t)from, 0) : NULL;
+            int8_t *const start = strip + kernel_y * in->channels;
+            if (shared) {
+                disco_fill_shared_row_mve(op, in, start, row, (size_t)(out->width - 1) * w->stride_w + w->kernel_w);
+            } else {
+                disco_fill_single_row_mve(op, in, start, row, out->width);
+            }
+        }
+        const disco_runs_mve_t runs = {strip, (shared ? w->stride_w : w->kernel_w) * column_bytes,
+                                       disco_output_pixel(out, y, 0), out->stride, out->width};
+        disco_convolve_runs_mve(op, runs, out->channels);
+    }
+}
+
+#endif

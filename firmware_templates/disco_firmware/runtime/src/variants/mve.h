@@ -1,0 +1,219 @@
+/*
+ * What the Helium (MVE) kernels share: dot products of 16 int8 at a time, and requantisation of 4 lanes at a time.
+ *
+ * VMLADAV adds 16 products to a general register of even number. Eight sums in flight - two pixels by four output channels,
+ * or one pixel by eight - use all of them, so that a loaded vector serves several multiplications; compilers do not find this
+ * allocation, hence assembly for the two loops (and for the VMOV that takes two registers to two lanes).
+ */
+#ifndef DISCO_VARIANTS_MVE_H
+#define DISCO_VARIANTS_MVE_H
+
+#include <arm_mve.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "disco/kernels.h"
+
+#include "variants/simd.h"
+
+/* Bytes of a vector. */
+#define DISCO_MVE_BYTES 16u
+
+/* Requantisation, the same for all output channels of an op. */
+typedef struct {
+    int32_t output_zero_point;
+    int32_t activation_min, activation_max;
+    bool any_shift; /* some shift is not to the right by at least 1 */
+} disco_requantise_mve_t;
+
+/* Four output channels; in flash 12 words in this order. `bias` is less the input zero point times the sum of the weights;
+ * `shift` is positive to the left. */
+typedef struct {
+    int32x4_t bias, multiplier, shift;
+} disco_channels_mve_t;
+
+DISCO_VARIANT disco_channels_mve_t disco_load_channels_mve(const int32_t *constants) {
+    const disco_channels_mve_t channels = {vldrwq_s32(constants), vldrwq_s32(constants + 4), vldrwq_s32(constants + 8)};
+    return channels;
+}
+
+/*
+ * Rounds once in VQRDMULH, which is gemmlowp's SaturatingRoundingDoublingHighMul, and once in the shift. VRSHL rounds halves
+ * up, gemmlowp away from zero: the same for x >= 0, and for x < 0 once 1 is taken from x. The difference would be one below
+ * the zero point, where a ReLU cuts off what is negative anyway.
+ */
+DISCO_VARIANT int32x4_t disco_scale_mve(int32x4_t sums, const disco_channels_mve_t *channels,
+                                        const disco_requantise_mve_t *op) {
+    int32x4_t value = vaddq_s32(sums, channels->bias);
+    if (op->any_shift) {
+        const int32x4_t none = vdupq_n_s32(0);
+        const int32x4_t right = vminq_s32(channels->shift, none);
+        value = vqrdmulhq_s32(vshlq_s32(value, vmaxq_s32(channels->shift, none)), channels->multiplier);
+        value = vaddq_s32(value, vshrq_n_s32(vandq_s32(value, right), 31)); /* not where nothing is shifted out */
+        return vrshlq_s32(value, right);
+    }
+    value = vqrdmulhq_s32(value, channels->multiplier);
+    if (op->activation_min < op->output_zero_point) {
+        value = vaddq_s32(value, vshrq_n_s32(value, 31));
+    }
+    return vrshlq_s32(value, channels->shift);
+}
+
+/* The same where all lanes are of one channel. */
+DISCO_VARIANT int32x4_t disco_scale_channel_mve(int32x4_t sums, const int32_t channel[3], const disco_requantise_mve_t *op) {
+    if (op->any_shift) {
+        const disco_channels_mve_t lanes = {vdupq_n_s32(channel[0]), vdupq_n_s32(channel[1]), vdupq_n_s32(channel[2])};
+        return disco_scale_mve(sums, &lanes, op);
+    }
+    int32x4_t value = vqrdmulhq_n_s32(vaddq_n_s32(sums, channel[0]), channel[1]);
+    if (op->activation_min < op->output_zero_point) {
+        value = vaddq_s32(value, vshrq_n_s32(value, 31));
+    }
+    return vrshlq_n_s32(value, channel[2]);
+}
+
+/* Scaled values, those of `even` and `odd` in turn, as int8 in the low halves of 16 bits. */
+DISCO_VARIANT int16x8_t disco_narrow_mve(int32x4_t even, int32x4_t odd, const disco_requantise_mve_t *op) {
+    if (op->any_shift) { /* what is scaled may need all 32 bits */
+        const int32x4_t low = vdupq_n_s32(op->activation_min), high = vdupq_n_s32(op->activation_max);
+        even = vminq_s32(vmaxq_s32(vaddq_n_s32(even, op->output_zero_point), low), high);
+        odd = vminq_s32(vmaxq_s32(vaddq_n_s32(odd, op->output_zero_point), low), high);
+        return vmovntq_s32(vreinterpretq_s16_s32(even), odd);
+    }
+    int16x8_t both = vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(even), even), odd);
+    both = vqaddq_n_s16(both, (int16_t)op->output_zero_point);
+    if (op->activation_min > INT8_MIN) {
+        both = vmaxq_s16(both, vdupq_n_s16((int16_t)op->activation_min));
+    }
+    if (op->activation_max < INT8_MAX) {
+        both = vminq_s16(both, vdupq_n_s16((int16_t)op->activation_max));
+    }
+    if (op->activation_min > INT8_MIN && op->activation_max < INT8_MAX) {
+        return both;
+    }
+    return vreinterpretq_s16_s8(vqmovnbq_s16(vreinterpretq_s8_s16(both), both));
+}
+
+/* 16-bit lanes 0, 1, 2, ... times `step`. */
+DISCO_VARIANT uint16x8_t disco_lanes_mve(size_t step) {
+    return vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)step);
+}
+
+/* Four sums as one vector. */
+DISCO_VARIANT int32x4_t disco_collect_mve(int32_t sum0, int32_t sum1, int32_t sum2, int32_t sum3) {
+    int32x4_t sums;
+    __asm__("vmov %q0[2], %q0[0], %1, %3\n\t"
+            "vmov %q0[3], %q0[1], %2, %4"
+            : "=&w"(sums)
+            : "r"(sum0), "r"(sum1), "r"(sum2), "r"(sum3));
+    return sums;
+}
+
+#define DISCO_MVE_LOAD(vector, pointer) "vldrb.8 %q[" vector "], [%[" pointer "]], #16\n\t"
+#define DISCO_MVE_LOAD_WEIGHTS(vector)  "vldrw.32 %q[" vector "], [%[weights]], #16\n\t"
+#define DISCO_MVE_ADD(accumulate, sum, x, y) "vmladav" accumulate ".s8 " sum ", %q[" x "], %q[" y "]\n\t"
+/* Two vectors of four sums. */
+#define DISCO_MVE_COLLECT(vector, sum0, sum1, sum2, sum3)        \
+    "vmov %q[" vector "][2], %q[" vector "][0], " sum0 ", " sum2 "\n\t" \
+    "vmov %q[" vector "][3], %q[" vector "][1], " sum1 ", " sum3 "\n\t"
+
+/* One vector of values of two pixels and of the weights of four channels. Loads and multiplications alternate, so that a core
+ * with two pipelines overlaps them. */
+#define DISCO_MVE_STEP_2X4(accumulate)              \
+    DISCO_MVE_LOAD("first", "pixel0")               \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_LOAD("second", "pixel1")              \
+    DISCO_MVE_ADD(accumulate, "r0", "first", "even") \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r8", "second", "even") \
+    DISCO_MVE_ADD(accumulate, "r2", "first", "odd") \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_ADD(accumulate, "r10", "second", "odd") \
+    DISCO_MVE_ADD(accumulate, "r4", "first", "even") \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r12", "second", "even") \
+    DISCO_MVE_ADD(accumulate, "r6", "first", "odd") \
+    DISCO_MVE_ADD(accumulate, "lr", "second", "odd")
+#define DISCO_MVE_COLLECT_2X4                              \
+    DISCO_MVE_COLLECT("first", "r0", "r2", "r4", "r6")     \
+    DISCO_MVE_COLLECT("second", "r8", "r10", "r12", "lr")
+
+/* One vector of values of one pixel and of the weights of eight channels. */
+#define DISCO_MVE_STEP_1X8(accumulate)              \
+    DISCO_MVE_LOAD("first", "pixel0")               \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r0", "first", "even") \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_ADD(accumulate, "r2", "first", "odd") \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r4", "first", "even") \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_ADD(accumulate, "r6", "first", "odd") \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r8", "first", "even") \
+    DISCO_MVE_LOAD_WEIGHTS("even")                  \
+    DISCO_MVE_ADD(accumulate, "r10", "first", "odd") \
+    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
+    DISCO_MVE_ADD(accumulate, "r12", "first", "even") \
+    DISCO_MVE_ADD(accumulate, "lr", "first", "odd")
+#define DISCO_MVE_COLLECT_1X8                              \
+    DISCO_MVE_COLLECT("first", "r0", "r4", "r8", "r12")    \
+    DISCO_MVE_COLLECT("second", "r2", "r6", "r10", "lr")
+
+/* The first vector begins the sums; `head` more are written out, then `rounds` of eight. */
+#define DISCO_MVE_DOT(step, collect)                                       \
+    __asm__(step("") ".rept %c[head]\n\t" step("a") ".endr\n\t"            \
+            ".if %c[looped]\n"                                             \
+            "1:\n\t"                                                       \
+            ".rept 8\n\t" step("a") ".endr\n\t"                            \
+            "subs %[rounds], %[rounds], #1\n\t"                            \
+            "bne 1b\n\t"                                                   \
+            ".endif\n\t" collect                                           \
+            : [pixel0] "+r"(pixel0), [pixel1] "+r"(pixel1), [weights] "+r"(weights), [rounds] "+r"(rounds), \
+              [first] "=&w"(*first), [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd) \
+            : [head] "i"((vectors - 1) % 8), [looped] "i"(vectors > 8)     \
+            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory")
+/* For a number of vectors that the compiler does not know. */
+#define DISCO_MVE_DOT_OF_ANY_LENGTH(step, collect)                         \
+    __asm__(step("")                                                       \
+            "cmp %[rounds], #0\n\t"                                        \
+            "beq 2f\n"                                                     \
+            "1:\n\t" step("a")                                             \
+            "subs %[rounds], %[rounds], #1\n\t"                            \
+            "bne 1b\n"                                                     \
+            "2:\n\t" collect                                               \
+            : [pixel0] "+r"(pixel0), [pixel1] "+r"(pixel1), [weights] "+r"(weights), [rounds] "+r"(rounds), \
+              [first] "=&w"(*first), [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd) \
+            :                                                              \
+            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory")
+
+/* Dot products over `vectors` x 16 values of two pixels with four output channels, of weights [vector][channel][16]. */
+DISCO_VARIANT void disco_dot_2x4_mve(const int8_t *pixel0, const int8_t *pixel1, const int8_t *weights, uint32_t vectors,
+                                     int32x4_t *first, int32x4_t *second) {
+    int8x16_t even, odd;
+    if (__builtin_constant_p(vectors)) {
+        uint32_t rounds = (vectors - 1) / 8;
+        DISCO_MVE_DOT(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4);
+    } else {
+        uint32_t rounds = vectors - 1;
+        DISCO_MVE_DOT_OF_ANY_LENGTH(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4);
+    }
+}
+
+/* The same of one pixel with eight output channels: `first` gets those of even, `second` those of odd number. */
+DISCO_VARIANT void disco_dot_1x8_mve(const int8_t *pixel0, const int8_t *weights, uint32_t vectors, int32x4_t *first,
+                                     int32x4_t *second) {
+    int8x16_t even, odd;
+    const int8_t *pixel1 = pixel0; /* not read */
+    if (__builtin_constant_p(vectors)) {
+        uint32_t rounds = (vectors - 1) / 8;
+        DISCO_MVE_DOT(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8);
+    } else {
+        uint32_t rounds = vectors - 1;
+        DISCO_MVE_DOT_OF_ANY_LENGTH(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8);
+    }
+}
+
+#endif

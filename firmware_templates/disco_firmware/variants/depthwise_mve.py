@@ -1,0 +1,108 @@
+"""DEPTHWISE_CONV_2D with Helium (variants/depthwise_mve.h)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from disco_firmware.kernel_params import DepthwiseConv2D
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
+from disco_firmware.variants.mve import (
+    LARGEST_OFFSET,
+    VECTOR,
+    channel_constants,
+    folded_bias,
+    requantise_fields,
+    requantise_instructions,
+    window_fields,
+)
+
+PATCH = 4
+"""Rows and columns of the patch that a vector holds of a channel."""
+COLUMN = PATCH * VECTOR
+"""Bytes of a column of the strip."""
+TILE = 8
+"""Outputs computed together."""
+
+
+class DepthwiseMve(Variant):
+    """Windows of up to 4 x 4, as patches of one vector."""
+
+    name = "Helium, 4 x 4 patches"
+    header = "variants/depthwise_mve.h"
+    function = "disco_depthwise_mve"
+    structure = "disco_depthwise_mve_t"
+    instruction_set = "mve"
+    params = DepthwiseConv2D
+
+    def fits(self, layer: Layer) -> bool:
+        """Windows of up to 4 x 4, dilated along the height at most."""
+        w, out = _op(layer).window, layer.output
+        reach = (out.width + TILE) * out.stride
+        return w.kernel_h <= PATCH and w.kernel_w <= PATCH and w.dilation_w == 1 and reach <= LARGEST_OFFSET
+
+    def constants(self, layer: Layer) -> Constants:
+        """Filters as columns of four, with room to move them by a row and a column."""
+        op = _op(layer)
+        filters = np.zeros((op.weights.shape[2], PATCH, PATCH), np.int8)
+        filters[:, : op.window.kernel_w, : op.window.kernel_h] = op.weights.transpose(2, 1, 0)
+        weights = np.concatenate([np.zeros(PATCH + 1, np.int8), filters.reshape(-1)])
+        bias = folded_bias(op.bias, op.weights.transpose(2, 0, 1), op.input_zero_point)
+        requantise = op.requantise
+        return Constants(
+            (
+                ConstantArray("weights", "int8_t", weights, "5 zeros, then per channel 4 columns of 4"),
+                ConstantArray("channels", "int32_t", channel_constants(bias, requantise), "bias, multiplier, shift"),
+            ),
+            {
+                "window": window_fields(op.window),
+                "weights": Reference("weights"),
+                "channels": Reference("channels"),
+                "depth_multiplier": op.depth_multiplier,
+                "input_zero_point": op.input_zero_point,
+                "requantise": requantise_fields(requantise.output_zero_point, requantise.activation, requantise.shifts),
+            },
+        )
+
+    def scratch_bytes(self, layer: Layer) -> int:
+        """A row of zero points and the strip, to the end of the last patch of the last tile."""
+        rows, columns = _tile(layer)
+        outputs = -(-layer.output.width * rows // TILE) * TILE // rows
+        return VECTOR + ((outputs // columns - 1) * _patch_step(layer) + PATCH) * COLUMN
+
+    def row_step(self, layer: Layer) -> int:
+        """Two, where the patch has room for two rows of windows."""
+        return _tile(layer)[0]
+
+    def instructions(self, layer: Layer) -> int:
+        """The strip, and its tiles of eight outputs."""
+        op, out = _op(layer), layer.output
+        rows, columns = _tile(layer)
+        passes = -(-out.height // rows)
+        width = (out.width - 1) * op.window.stride_w + op.window.kernel_w
+        strip = -(-layer.inputs[0].channels // VECTOR) * (width * 13 + 60)
+        tiles = -(-out.width * rows // TILE)
+        requantise = op.requantise
+        tile = TILE // (rows * columns) + TILE + 4 + 5
+        tile += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
+        return passes * (strip + out.channels * (tiles * tile + 30))
+
+    def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
+        """With tails of rows and columns."""
+        return 1600
+
+
+def _op(layer: Layer) -> DepthwiseConv2D:
+    assert isinstance(layer.params, DepthwiseConv2D)
+    return layer.params
+
+
+def _tile(layer: Layer) -> tuple[int, int]:
+    """Rows and columns of outputs that one patch gives."""
+    w = _op(layer).window
+    rows = 2 if w.kernel_h < PATCH and w.stride_h == 1 and w.dilation_h == 1 else 1
+    return rows, 2 if w.kernel_w < PATCH and w.stride_w == 1 else 1
+
+
+def _patch_step(layer: Layer) -> int:
+    """Columns of the strip from one patch to the next."""
+    return max(_tile(layer)[1], _op(layer).window.stride_w)

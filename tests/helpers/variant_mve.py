@@ -1,0 +1,150 @@
+"""Cases for the Helium kernels, and the program that runs them on an emulated Cortex-M55 (tests/c/variant_mve_driver.c)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from disco_firmware import kernel_params as k
+from disco_firmware import quantisation as q
+from disco_firmware.variants.add_mve import AddMve
+from disco_firmware.variants.base import Layer, Reference, Variant
+from disco_firmware.variants.conv2d_mve import Conv2DMve
+from disco_firmware.variants.depthwise_mve import DepthwiseMve
+from disco_firmware.variants.fully_connected_mve import FullyConnectedMve
+from disco_firmware.variants.pool_mve import AveragePoolMve, MaxPoolMve, MeanMve
+from helpers import c_build
+from helpers.kernel_driver import Buffer, Case
+
+VARIANTS: dict[str, Variant] = {
+    "conv2d": Conv2DMve(),
+    "depthwise_conv2d": DepthwiseMve(),
+    "fully_connected": FullyConnectedMve(),
+    "add": AddMve(),
+    "average_pool2d": AveragePoolMve(),
+    "max_pool2d": MaxPoolMve(),
+    "mean": MeanMve(),
+}
+"""By kernel, in the order of the driver's table."""
+EMULATOR = (
+    *("qemu-system-arm", "-M", "mps3-an547", "-display", "none", "-monitor", "none"),
+    *("-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel"),
+)
+FLAGS = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard")
+_C = Path(__file__).parents[1] / "c"
+
+
+def build_driver(output: Path, optimisation: str = "-O3") -> Sequence[str]:
+    """The command that runs the driver; skips the test where compiler or emulator is missing."""
+    c_build.tool("qemu-system-arm")
+    script = ("--specs=rdimon.specs", "-T", str(_C / "variant_mve.ld"))
+    sources = (_C / "variant_mve_driver.c", _C / "variant_mve_start.c")
+    include = f"-I{c_build.RUNTIME / 'src'}"
+    c_build.compile_c("arm-none-eabi-gcc", sources, output, (optimisation, *FLAGS, include, *script))
+    return [*EMULATOR, str(output)]
+
+
+def layer_of(case: Case) -> Layer:
+    """What the converter would know of the op of a case."""
+    return Layer(_params_of(case), tuple(_view(view) for view in case.inputs), _view(case.output))
+
+
+def fitting(cases: Sequence[Case]) -> list[Case]:
+    """The cases that the variant computes, with ranges that begin where it may begin."""
+    chosen = []
+    for case in cases:
+        variant, layer = VARIANTS[case.kernel], layer_of(case)
+        if case.kernel == "depthwise_conv2d" and case.arrays[4] is not None:
+            continue
+        if variant.fits(layer):
+            step = variant.row_step(layer)
+            chosen.append(replace(case, ranges=_aligned(case.ranges, step, case.expected.shape[0])))
+    return chosen
+
+
+def pack(cases: Sequence[Case]) -> bytes:
+    """The driver's case file."""
+    return struct.pack("<I", len(cases)) + b"".join(_packed(case) for case in cases)
+
+
+@dataclass
+class _Flat:
+    numbers: list[int]
+    arrays: list[str]
+
+
+def _packed(case: Case) -> bytes:
+    variant, layer = VARIANTS[case.kernel], layer_of(case)
+    constants = variant.constants(layer)
+    flat = _Flat([], [])
+    _flatten(constants.fields, flat)
+    arrays = {array.name: array.values for array in constants.arrays}
+    parts = [struct.pack("<2I", list(VARIANTS).index(case.kernel), len(flat.numbers))]
+    parts.append(struct.pack(f"<{len(flat.numbers)}i", *flat.numbers))
+    parts.append(struct.pack("<I", len(flat.arrays)))
+    for name in flat.arrays:
+        parts.append(struct.pack("<I", arrays[name].nbytes) + arrays[name].tobytes())
+    parts.append(struct.pack("<2I", variant.scratch_bytes(layer), len(case.inputs)))
+    parts += [view.packed() for view in case.inputs]
+    parts.append(case.output.packed())
+    parts.append(struct.pack("<I", len(case.ranges)))
+    parts += [struct.pack("<2H", *limits) for limits in case.ranges]
+    return b"".join(parts)
+
+
+def _flatten(fields: Mapping[str, object], flat: _Flat) -> None:
+    """Numbers and names of arrays in the order of the structure."""
+    for value in fields.values():
+        if isinstance(value, Reference):
+            flat.arrays.append(value.array)
+        elif isinstance(value, Mapping):
+            _flatten(value, flat)
+        else:
+            assert isinstance(value, int)
+            flat.numbers.append(value)
+
+
+def _aligned(ranges: tuple[tuple[int, int], ...], step: int, rows: int) -> tuple[tuple[int, int], ...]:
+    down = [(begin // step * step, end if end == rows else end // step * step) for begin, end in ranges]
+    return tuple((begin, end) for begin, end in down if begin < end)
+
+
+def _view(buffer: Buffer) -> k.View:
+    height, width, stride = buffer.pixels.shape
+    return k.View(height, width, buffer.channels, stride)
+
+
+def _requantisation(case: Case, first: int) -> q.Requantisation:
+    multipliers, shifts = case.arrays[2:4]
+    assert multipliers is not None and shifts is not None
+    zero_point, low, high = case.params[first : first + 3]
+    return q.Requantisation(
+        tuple(int(m) for m in multipliers), tuple(int(s) for s in shifts), zero_point, q.ActivationRange(low, high)
+    )
+
+
+def _params_of(case: Case) -> k.KernelParams:
+    p = case.params
+    if case.kernel == "fully_connected":
+        weights, bias = case.arrays[:2]
+        assert weights is not None
+        return k.FullyConnected(weights, bias, p[0], _requantisation(case, 1))
+    if case.kernel == "add":
+        multipliers = [q.Multiplier(*pair) for pair in zip(p[3:6], p[6:9], strict=True)]
+        return k.Add(q.AddParameters(*p[:3], *multipliers, p[9], q.ActivationRange(*p[10:12])))
+    if case.kernel == "mean":
+        return k.Mean(q.MeanParameters(p[0], p[1], q.Multiplier(p[2], p[3])))
+    window = k.Window(*p[:8])
+    if case.kernel in ("average_pool2d", "max_pool2d"):
+        kind = k.AveragePool2D if case.kernel == "average_pool2d" else k.MaxPool2D
+        return kind(window, q.ActivationRange(p[8], p[9]))
+    weights, bias = case.arrays[:2]
+    assert weights is not None
+    if case.kernel == "conv2d":
+        return k.Conv2D(window, weights, bias, p[8], _requantisation(case, 9))
+    filters = np.ascontiguousarray(weights[0])
+    return k.DepthwiseConv2D(window, filters, bias, p[12], p[8], _requantisation(case, 9))
