@@ -98,21 +98,29 @@ DISCO_VARIANT void disco_fill_strip_mve(const disco_depthwise_mve_t *op, const d
     disco_pad_columns_mve(strip + (before + inside) * DISCO_STRIP_COLUMN, columns - before - inside, zero_points);
 }
 
-/* Eight outputs of a channel: with two rows those of the upper row in `first`, of the lower in `second`; else in turn. */
-DISCO_VARIANT void disco_sum_tile_mve(const int8_t *strip, const disco_tile_mve_t *tile, uint32x4_t places,
-                                      const int8x16_t weights[4], int32x4_t *first, int32x4_t *second) {
-    int32_t sums[8];
-    const size_t columns = 8 / tile->rows;
-    for (size_t x = 0; x < columns; x += tile->columns, strip += tile->patch_step) {
-        const int8x16_t patch = vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t *)(const void *)strip, places));
-        for (size_t dx = 0; dx < tile->columns; dx++) {
-            for (size_t dy = 0; dy < tile->rows; dy++) {
-                sums[tile->rows * (x + dx) + dy] = vmladavq_s8(patch, weights[2 * dx + dy]);
-            }
-        }
+/* Four outputs in a row of one channel, `dy` rows below the first of their patches. */
+DISCO_VARIANT int32x4_t disco_sum_row_mve(const int8x16_t *patches, size_t dy, const disco_tile_mve_t *tile,
+                                          const int8x16_t weights[4], size_t first, size_t step) {
+    const size_t x0 = first, x1 = first + step, x2 = first + 2 * step, x3 = first + 3 * step, columns = tile->columns;
+    return disco_four_dots_mve(patches[x0 / columns], weights[2 * (x0 % columns) + dy], patches[x1 / columns],
+                               weights[2 * (x1 % columns) + dy], patches[x2 / columns], weights[2 * (x2 % columns) + dy],
+                               patches[x3 / columns], weights[2 * (x3 % columns) + dy]);
+}
+
+/* Eight outputs of a channel, as disco_narrow_mve interleaves them: the upper and the lower of each column, or the columns of
+ * one row. */
+DISCO_VARIANT int16x8_t disco_depthwise_tile_mve(const disco_depthwise_mve_t *op, const int8_t *strip, uint32x4_t places,
+                                                 const int8x16_t weights[4], const int32_t channel[3]) {
+    const disco_tile_mve_t tile = disco_tile_of_mve(&op->window);
+    int8x16_t patches[8];
+    for (size_t i = 0; i < 8 / (tile.rows * tile.columns); i++, strip += tile.patch_step) {
+        patches[i] = vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t *)(const void *)strip, places));
     }
-    *first = disco_collect_mve(sums[0], sums[2], sums[4], sums[6]);
-    *second = disco_collect_mve(sums[1], sums[3], sums[5], sums[7]);
+    const int32x4_t even = disco_sum_row_mve(patches, 0, &tile, weights, 0, tile.rows == 2 ? 1 : 2);
+    const int32x4_t odd = tile.rows == 2 ? disco_sum_row_mve(patches, 1, &tile, weights, 0, 1)
+                                         : disco_sum_row_mve(patches, 0, &tile, weights, 1, 2);
+    return disco_narrow_mve(disco_scale_channel_mve(even, channel, &op->requantise),
+                            disco_scale_channel_mve(odd, channel, &op->requantise), &op->requantise);
 }
 
 /* One output channel of `rows` rows (as many as the tile has, or 1). */
@@ -120,12 +128,13 @@ DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, 
                                                const disco_output_t *view, size_t rows, const int8_t *weights,
                                                const int32_t channel[3]) {
     const disco_tile_mve_t tile = disco_tile_of_mve(&op->window);
-    const size_t columns = 8 / tile.rows;
+    const size_t columns = 8 / tile.rows, tiles = view->width / columns, left = view->width % columns;
     const uint32x4_t places = vshlq_n_u32(vidupq_n_u32(0, 1), 6);
     const uint16x8_t lanes = vidupq_n_u16(0, 1);
     const uint16x8_t out_columns = tile.rows == 2 ? vshrq_n_u16(lanes, 1) : lanes;
     const uint16x8_t out_rows = tile.rows == 2 ? vandq_u16(lanes, vdupq_n_u16(1)) : vdupq_n_u16(0);
-    const uint16x8_t out_places = vmlaq_n_u16(vmulq_n_u16(out_columns, view->stride), out_rows, (uint16_t)(view->width * view->stride));
+    const uint16x8_t out_places =
+        vmlaq_n_u16(vmulq_n_u16(out_columns, view->stride), out_rows, (uint16_t)(view->width * view->stride));
     const mve_pred16_t row_lanes = rows < tile.rows ? 0x3333 : 0xFFFF;
     int8x16_t moved[4];
     for (size_t dx = 0; dx < tile.columns; dx++) {
@@ -133,19 +142,20 @@ DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, 
             moved[2 * dx + dy] = vldrbq_s8(weights + DISCO_PATCH_MOVE - DISCO_PATCH * dx - dy);
         }
     }
-    for (size_t x = 0; x < view->width; x += columns) {
-        int32x4_t first, second;
-        disco_sum_tile_mve(strip, &tile, places, moved, &first, &second);
-        const int16x8_t result = disco_narrow_mve(disco_scale_channel_mve(first, channel, &op->requantise),
-                                                  disco_scale_channel_mve(second, channel, &op->requantise), &op->requantise);
-        if (rows == tile.rows && x + columns <= view->width) {
+#pragma GCC unroll 1
+    for (size_t n = tiles; n > 0; n--) {
+        const int16x8_t result = disco_depthwise_tile_mve(op, strip, places, moved, channel);
+        if (rows == tile.rows) {
             vstrbq_scatter_offset_s16(out, out_places, result);
         } else {
-            const mve_pred16_t there = vctp16q((view->width - x) * tile.rows);
-            vstrbq_scatter_offset_p_s16(out, out_places, result, (mve_pred16_t)(there & row_lanes));
+            vstrbq_scatter_offset_p_s16(out, out_places, result, row_lanes);
         }
         strip += columns / tile.columns * tile.patch_step;
         out += columns * view->stride;
+    }
+    if (left > 0) {
+        const mve_pred16_t there = (mve_pred16_t)(vctp16q(left * tile.rows) & row_lanes);
+        vstrbq_scatter_offset_p_s16(out, out_places, disco_depthwise_tile_mve(op, strip, places, moved, channel), there);
     }
 }
 

@@ -22,7 +22,8 @@ DISCO_VARIANT void disco_connect_pixel_mve(const disco_fully_connected_mve_t *op
         const disco_channels_mve_t evens = disco_load_channels_mve(constants);
         const disco_channels_mve_t odds = disco_load_channels_mve(constants + 12);
         int32x4_t even, odd;
-        disco_dot_1x8_mve(values, weights, op->vectors, &even, &odd);
+        disco_dot_1x8_mve(&values, &weights, op->vectors, &even, &odd);
+        values -= (size_t)op->vectors * DISCO_MVE_BYTES;
         const int16x8_t result = disco_narrow_mve(disco_scale_mve(even, &evens, &op->requantise),
                                                   disco_scale_mve(odd, &odds, &op->requantise), &op->requantise);
         if (channels % 8 == 0) {
@@ -30,7 +31,6 @@ DISCO_VARIANT void disco_connect_pixel_mve(const disco_fully_connected_mve_t *op
         } else {
             vstrbq_p_s16(out + c, result, vctp16q(channels - c));
         }
-        weights += (size_t)op->vectors * 8 * DISCO_MVE_BYTES;
         constants += 24;
     }
 }

@@ -73,6 +73,15 @@ DISCO_VARIANT int32x4_t disco_scale_channel_mve(int32x4_t sums, const int32_t ch
     return vrshlq_n_s32(value, channel[2]);
 }
 
+/* Values of both vectors in turn, saturated. In place: of the intrinsics the compiler makes two more moves. */
+DISCO_VARIANT int16x8_t disco_interleave_mve(int32x4_t even, int32x4_t odd) {
+    __asm__("vqmovnb.s32 %q0, %q0\n\t"
+            "vqmovnt.s32 %q0, %q1"
+            : "+w"(even)
+            : "w"(odd));
+    return vreinterpretq_s16_s32(even);
+}
+
 /* Scaled values, those of `even` and `odd` in turn, as int8 in the low halves of 16 bits. */
 DISCO_VARIANT int16x8_t disco_narrow_mve(int32x4_t even, int32x4_t odd, const disco_requantise_mve_t *op) {
     if (op->any_shift) { /* what is scaled may need all 32 bits */
@@ -81,8 +90,7 @@ DISCO_VARIANT int16x8_t disco_narrow_mve(int32x4_t even, int32x4_t odd, const di
         odd = vminq_s32(vmaxq_s32(vaddq_n_s32(odd, op->output_zero_point), low), high);
         return vmovntq_s32(vreinterpretq_s16_s32(even), odd);
     }
-    int16x8_t both = vqmovntq_s32(vqmovnbq_s32(vreinterpretq_s16_s32(even), even), odd);
-    both = vqaddq_n_s16(both, (int16_t)op->output_zero_point);
+    int16x8_t both = vqaddq_n_s16(disco_interleave_mve(even, odd), (int16_t)op->output_zero_point);
     if (op->activation_min > INT8_MIN) {
         both = vmaxq_s16(both, vdupq_n_s16((int16_t)op->activation_min));
     }
@@ -92,7 +100,8 @@ DISCO_VARIANT int16x8_t disco_narrow_mve(int32x4_t even, int32x4_t odd, const di
     if (op->activation_min > INT8_MIN && op->activation_max < INT8_MAX) {
         return both;
     }
-    return vreinterpretq_s16_s8(vqmovnbq_s16(vreinterpretq_s8_s16(both), both));
+    __asm__("vqmovnb.s16 %q0, %q0" : "+w"(both));
+    return both;
 }
 
 /* 16-bit lanes 0, 1, 2, ... times `step`. */
@@ -100,13 +109,19 @@ DISCO_VARIANT uint16x8_t disco_lanes_mve(size_t step) {
     return vmulq_n_u16(vidupq_n_u16(0, 1), (uint16_t)step);
 }
 
-/* Four sums as one vector. */
-DISCO_VARIANT int32x4_t disco_collect_mve(int32_t sum0, int32_t sum1, int32_t sum2, int32_t sum3) {
+/* Lane i is the dot product of values i and weights i. */
+DISCO_VARIANT int32x4_t disco_four_dots_mve(int8x16_t values0, int8x16_t weights0, int8x16_t values1, int8x16_t weights1,
+                                            int8x16_t values2, int8x16_t weights2, int8x16_t values3, int8x16_t weights3) {
     int32x4_t sums;
-    __asm__("vmov %q0[2], %q0[0], %1, %3\n\t"
-            "vmov %q0[3], %q0[1], %2, %4"
+    __asm__("vmladav.s8 r0, %q1, %q2\n\t"
+            "vmladav.s8 r2, %q3, %q4\n\t"
+            "vmladav.s8 r4, %q5, %q6\n\t"
+            "vmladav.s8 r6, %q7, %q8\n\t"
+            "vmov %q0[2], %q0[0], r0, r4\n\t"
+            "vmov %q0[3], %q0[1], r2, r6"
             : "=&w"(sums)
-            : "r"(sum0), "r"(sum1), "r"(sum2), "r"(sum3));
+            : "w"(values0), "w"(weights0), "w"(values1), "w"(weights1), "w"(values2), "w"(weights2), "w"(values3), "w"(weights3)
+            : "r0", "r2", "r4", "r6");
     return sums;
 }
 
@@ -162,58 +177,64 @@ DISCO_VARIANT int32x4_t disco_collect_mve(int32_t sum0, int32_t sum1, int32_t su
     DISCO_MVE_COLLECT("first", "r0", "r4", "r8", "r12")    \
     DISCO_MVE_COLLECT("second", "r2", "r6", "r10", "lr")
 
-/* The first vector begins the sums; `head` more are written out, then `rounds` of eight. */
-#define DISCO_MVE_DOT(step, collect)                                       \
-    __asm__(step("") ".rept %c[head]\n\t" step("a") ".endr\n\t"            \
-            ".if %c[looped]\n"                                             \
-            "1:\n\t"                                                       \
-            ".rept 8\n\t" step("a") ".endr\n\t"                            \
-            "subs %[rounds], %[rounds], #1\n\t"                            \
-            "bne 1b\n\t"                                                   \
-            ".endif\n\t" collect                                           \
-            : [pixel0] "+r"(pixel0), [pixel1] "+r"(pixel1), [weights] "+r"(weights), [rounds] "+r"(rounds), \
-              [first] "=&w"(*first), [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd) \
-            : [head] "i"((vectors - 1) % 8), [looped] "i"(vectors > 8)     \
-            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory")
-/* For a number of vectors that the compiler does not know. */
-#define DISCO_MVE_DOT_OF_ANY_LENGTH(step, collect)                         \
-    __asm__(step("")                                                       \
-            "cmp %[rounds], #0\n\t"                                        \
-            "beq 2f\n"                                                     \
-            "1:\n\t" step("a")                                             \
-            "subs %[rounds], %[rounds], #1\n\t"                            \
-            "bne 1b\n"                                                     \
-            "2:\n\t" collect                                               \
-            : [pixel0] "+r"(pixel0), [pixel1] "+r"(pixel1), [weights] "+r"(weights), [rounds] "+r"(rounds), \
-              [first] "=&w"(*first), [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd) \
-            :                                                              \
-            : "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory")
+/* As many vectors as the assembler writes out one after the other; of more, eight at a time. */
+#define DISCO_MVE_UNROLLED 16u
+/* The compiler takes a line of assembly for an instruction, and must not think less of what .rept repeats, or else it places
+ * constants out of reach: room for 256 instructions. */
+#define DISCO_MVE_16_LINES "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+#define DISCO_MVE_64_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES
+#define DISCO_MVE_ROOM     DISCO_MVE_64_LINES DISCO_MVE_64_LINES DISCO_MVE_64_LINES DISCO_MVE_64_LINES
+#define DISCO_MVE_OPERANDS                                                                    \
+    [pixel0] "+r"(*pixel0), [pixel1] "+r"(*pixel1), [weights] "+r"(*weights), [first] "=&w"(*first), \
+    [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd)
+#define DISCO_MVE_CLOBBERED "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory"
+/* The first vector begins the sums. */
+#define DISCO_MVE_DOT(step, collect)                                            \
+    if (__builtin_constant_p(vectors) && vectors <= DISCO_MVE_UNROLLED) {       \
+        __asm__(DISCO_MVE_ROOM step("")                                         \
+                ".rept %c[more]\n\t" step("a") ".endr\n\t" collect              \
+                : DISCO_MVE_OPERANDS                                            \
+                : [more] "i"(vectors - 1)                                       \
+                : DISCO_MVE_CLOBBERED);                                         \
+    } else if (__builtin_constant_p(vectors)) {                                 \
+        uint32_t rounds = (vectors - 1) / 8;                                    \
+        __asm__(DISCO_MVE_ROOM step("")                                         \
+                ".rept %c[more]\n\t" step("a") ".endr\n"                        \
+                "1:\n\t"                                                        \
+                ".rept 8\n\t" step("a") ".endr\n\t"                             \
+                "subs %[rounds], %[rounds], #1\n\t"                             \
+                "bne 1b\n\t" collect                                            \
+                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                     \
+                : [more] "i"((vectors - 1) % 8)                                 \
+                : DISCO_MVE_CLOBBERED);                                         \
+    } else {                                                                    \
+        uint32_t rounds = vectors - 1;                                          \
+        __asm__(step("")                                                        \
+                "cmp %[rounds], #0\n\t"                                         \
+                "beq 2f\n"                                                      \
+                "1:\n\t" step("a")                                              \
+                "subs %[rounds], %[rounds], #1\n\t"                             \
+                "bne 1b\n"                                                      \
+                "2:\n\t" collect                                                \
+                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                     \
+                :                                                               \
+                : DISCO_MVE_CLOBBERED);                                         \
+    }
 
-/* Dot products over `vectors` x 16 values of two pixels with four output channels, of weights [vector][channel][16]. */
-DISCO_VARIANT void disco_dot_2x4_mve(const int8_t *pixel0, const int8_t *pixel1, const int8_t *weights, uint32_t vectors,
+/* Dot products over `vectors` x 16 values of two pixels with four output channels, of weights [vector][channel][16]. The
+ * pointers move on behind what was read. */
+DISCO_VARIANT void disco_dot_2x4_mve(const int8_t **pixel0, const int8_t **pixel1, const int8_t **weights, uint32_t vectors,
                                      int32x4_t *first, int32x4_t *second) {
     int8x16_t even, odd;
-    if (__builtin_constant_p(vectors)) {
-        uint32_t rounds = (vectors - 1) / 8;
-        DISCO_MVE_DOT(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4);
-    } else {
-        uint32_t rounds = vectors - 1;
-        DISCO_MVE_DOT_OF_ANY_LENGTH(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4);
-    }
+    DISCO_MVE_DOT(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4)
 }
 
 /* The same of one pixel with eight output channels: `first` gets those of even, `second` those of odd number. */
-DISCO_VARIANT void disco_dot_1x8_mve(const int8_t *pixel0, const int8_t *weights, uint32_t vectors, int32x4_t *first,
+DISCO_VARIANT void disco_dot_1x8_mve(const int8_t **pixel0, const int8_t **weights, uint32_t vectors, int32x4_t *first,
                                      int32x4_t *second) {
     int8x16_t even, odd;
-    const int8_t *pixel1 = pixel0; /* not read */
-    if (__builtin_constant_p(vectors)) {
-        uint32_t rounds = (vectors - 1) / 8;
-        DISCO_MVE_DOT(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8);
-    } else {
-        uint32_t rounds = vectors - 1;
-        DISCO_MVE_DOT_OF_ANY_LENGTH(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8);
-    }
+    const int8_t *none = NULL, **pixel1 = &none;
+    DISCO_MVE_DOT(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8)
 }
 
 #endif
