@@ -91,7 +91,8 @@ static void read_inputs(case_t *c) {
     for (uint32_t i = 0; i < count; i++) {
         uint16_t sizes[4];
         read_bytes(sizes, sizeof sizes);
-        const int8_t *const data = read_array((uint32_t)sizes[0] * sizes[1] * sizes[3], i == 0 ? test_first_end : test_second_end);
+        const int8_t *const data =
+            read_array((uint32_t)sizes[0] * sizes[1] * sizes[3], i == 0 ? test_first_end : test_second_end);
         const disco_input_t view = {data, sizes[0], sizes[1], sizes[2], sizes[3]};
         c->inputs[i] = view;
     }
@@ -127,14 +128,15 @@ static disco_requantise_mve_t requantise_of(const int32_t *p) {
 
 static void run_conv2d(const case_t *c, uint16_t begin, uint16_t end) {
     const int32_t *const p = c->params;
-    const disco_conv2d_mve_t op = {window_of(p),      c->arrays[0], c->arrays[1], c->arrays[2],
-                                   (uint16_t)p[8],    (uint16_t)p[9], p[10],      requantise_of(p + 11)};
+    const disco_conv2d_mve_t op = {window_of(p),   c->arrays[0],   c->arrays[1], c->arrays[2],
+                                   (uint16_t)p[8], (uint16_t)p[9], p[10],        requantise_of(p + 11)};
     disco_conv2d_mve(&op, c->inputs, &c->output, c->scratch, begin, end);
 }
 
 static void run_depthwise(const case_t *c, uint16_t begin, uint16_t end) {
     const int32_t *const p = c->params;
-    const disco_depthwise_mve_t op = {window_of(p), c->arrays[0], c->arrays[1], (uint16_t)p[8], p[9], requantise_of(p + 10)};
+    const disco_depthwise_mve_t op = {window_of(p),   c->arrays[0], c->arrays[1],
+                                      (uint16_t)p[8], p[9],         requantise_of(p + 10)};
     disco_depthwise_mve(&op, c->inputs, &c->output, c->scratch, begin, end);
 }
 

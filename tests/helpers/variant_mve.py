@@ -34,7 +34,7 @@ EMULATOR = (
     *("qemu-system-arm", "-M", "mps3-an547", "-display", "none", "-monitor", "none"),
     *("-serial", "none", "-semihosting-config", "enable=on,target=native", "-kernel"),
 )
-FLAGS = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard")
+FLAGS = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-fno-tree-vectorize")
 _C = Path(__file__).parents[1] / "c"
 
 
@@ -109,8 +109,11 @@ def _flatten(fields: Mapping[str, object], flat: _Flat) -> None:
 
 
 def _aligned(ranges: tuple[tuple[int, int], ...], step: int, rows: int) -> tuple[tuple[int, int], ...]:
-    down = [(begin // step * step, end if end == rows else end // step * step) for begin, end in ranges]
-    return tuple((begin, end) for begin, end in down if begin < end)
+    """From row 0 on, in order, each beginning at a multiple of the step."""
+    last = max((end for _, end in ranges), default=0)
+    inner = {begin // step * step for begin, _ in ranges} | {0}
+    ends = sorted({begin for begin in inner if begin < last} | {last if last == rows else last // step * step})
+    return tuple(zip(ends, ends[1:], strict=False))
 
 
 def _view(buffer: Buffer) -> k.View:

@@ -111,7 +111,7 @@ def _is_direct(layer: Layer) -> bool:
 def _strip(layer: Layer) -> tuple[int, int]:
     """Columns of the strip, and from one window to the next."""
     w, width = _op(layer).window, layer.output.width
-    if w.dilation_w == 1 and w.stride_w < w.kernel_w:
+    if w.dilation_w == 1 and w.stride_w <= w.kernel_w:
         return (width - 1) * w.stride_w + w.kernel_w, w.stride_w
     return width * w.kernel_w, w.kernel_w
 
@@ -122,10 +122,10 @@ def _spread(layer: Layer) -> tuple[np.typing.NDArray[np.uint8], int]:
     column = _op(layer).window.kernel_h * channels
     if channels >= VECTOR:
         return np.arange(VECTOR, dtype=np.uint8), 1
-    columns = max(1, min(VECTOR // channels, (0xFF - channels) // column + 1))
-    place = np.arange(VECTOR)
-    places = np.where(place < columns * channels, place // channels * column + place % channels, 0)
-    return places.astype(np.uint8), columns
+    places = np.arange(VECTOR) // channels * column + np.arange(VECTOR) % channels
+    if places[-1] > 0xFF:
+        return np.zeros(VECTOR, np.uint8), 1
+    return places.astype(np.uint8), VECTOR // channels
 
 
 def _strip_instructions(layer: Layer) -> int:

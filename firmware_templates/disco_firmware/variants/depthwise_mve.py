@@ -65,24 +65,24 @@ class DepthwiseMve(Variant):
 
     def scratch_bytes(self, layer: Layer) -> int:
         """A row of zero points and the strip, to the end of the last patch of the last tile."""
-        rows, columns = _tile(layer)
-        outputs = -(-layer.output.width * rows // TILE) * TILE // rows
-        return VECTOR + ((outputs // columns - 1) * _patch_step(layer) + PATCH) * COLUMN
+        columns = TILE // self.row_step(layer)
+        outputs = -(-layer.output.width // columns) * columns
+        return VECTOR + ((outputs - 1) * _op(layer).window.stride_w + PATCH) * COLUMN
 
     def row_step(self, layer: Layer) -> int:
         """Two, where the patch has room for two rows of windows."""
-        return _tile(layer)[0]
+        return 2 if _has_four_windows(layer) else 1
 
     def instructions(self, layer: Layer) -> int:
         """The strip, and its tiles of eight outputs."""
         op, out = _op(layer), layer.output
-        rows, columns = _tile(layer)
+        rows = self.row_step(layer)
         passes = -(-out.height // rows)
         width = (out.width - 1) * op.window.stride_w + op.window.kernel_w
         strip = -(-layer.inputs[0].channels // VECTOR) * (width * 13 + 60)
         tiles = -(-out.width * rows // TILE)
         requantise = op.requantise
-        tile = TILE // (rows * columns) + TILE + 4 + 5
+        tile = (2 if rows == 2 else TILE) + TILE + 4 + 5
         tile += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         return passes * (strip + out.channels * (tiles * tile + 30))
 
@@ -96,13 +96,7 @@ def _op(layer: Layer) -> DepthwiseConv2D:
     return layer.params
 
 
-def _tile(layer: Layer) -> tuple[int, int]:
-    """Rows and columns of outputs that one patch gives."""
+def _has_four_windows(layer: Layer) -> bool:
+    """Whether a patch holds two rows of two windows."""
     w = _op(layer).window
-    rows = 2 if w.kernel_h < PATCH and w.stride_h == 1 and w.dilation_h == 1 else 1
-    return rows, 2 if w.kernel_w < PATCH and w.stride_w == 1 else 1
-
-
-def _patch_step(layer: Layer) -> int:
-    """Columns of the strip from one patch to the next."""
-    return max(_tile(layer)[1], _op(layer).window.stride_w)
+    return max(w.kernel_h, w.kernel_w) < PATCH and (w.stride_h, w.stride_w, w.dilation_h) == (1, 1, 1)

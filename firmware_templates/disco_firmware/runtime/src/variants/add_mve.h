@@ -30,11 +30,13 @@ DISCO_VARIANT int16x8_t disco_raise_mve(int16x8_t values, int32_t zero_point) {
 DISCO_VARIANT int16x8_t disco_add_eight_mve(const disco_add_mve_t *op, int16x8_t values1, int16x8_t values2) {
     const int16x8_t a = disco_raise_mve(values1, op->input1_zero_point);
     const int16x8_t b = disco_raise_mve(values2, op->input2_zero_point);
-    const int32x4_t even = vaddq_s32(disco_scale_input_mve(vshllbq_n_s16(a, 16), op->input1_multiplier, op->input1_shift),
-                                     disco_scale_input_mve(vshllbq_n_s16(b, 16), op->input2_multiplier, op->input2_shift));
-    const int32x4_t odd = vaddq_s32(disco_scale_input_mve(vshlltq_n_s16(a, 16), op->input1_multiplier, op->input1_shift),
-                                    disco_scale_input_mve(vshlltq_n_s16(b, 16), op->input2_multiplier, op->input2_shift));
-    const int32_t channel[3] = {0, op->output_multiplier, op->output_shift};
+    const int32x4_t even =
+        vaddq_s32(disco_scale_input_mve(vshllbq_n_s16(a, 16), op->input1_multiplier, op->input1_shift),
+                  disco_scale_input_mve(vshllbq_n_s16(b, 16), op->input2_multiplier, op->input2_shift));
+    const int32x4_t odd =
+        vaddq_s32(disco_scale_input_mve(vshlltq_n_s16(a, 16), op->input1_multiplier, op->input1_shift),
+                  disco_scale_input_mve(vshlltq_n_s16(b, 16), op->input2_multiplier, op->input2_shift));
+    const disco_channel_mve_t channel = {0, op->output_multiplier, op->output_shift};
     return disco_narrow_mve(disco_scale_channel_mve(even, channel, &op->requantise),
                             disco_scale_channel_mve(odd, channel, &op->requantise), &op->requantise);
 }

@@ -13,11 +13,12 @@
 
 typedef struct {
     disco_window_t window;
-    const int8_t *weights;   /* [4 output channels each][vectors][4][16], a filter as [kernel column][kernel row][channel] */
+    const int8_t
+        *weights; /* [4 output channels each][vectors][4][16], a filter as [kernel column][kernel row][channel] */
     const int32_t *channels; /* [4 output channels each][bias, multiplier, shift][4] */
     const uint8_t *spread;   /* where 16 neighbouring bytes of an input row go in the strip */
     uint16_t vectors;        /* of a filter */
-    uint16_t spread_columns; /* input pixels within these 16 bytes; 1 when a pixel takes more */
+    uint16_t spread_columns; /* whole input pixels within these 16 bytes; 1 when a pixel takes more */
     int32_t input_zero_point;
     disco_requantise_mve_t requantise;
 } disco_conv2d_mve_t;
@@ -36,7 +37,8 @@ DISCO_VARIANT void disco_convolve_group_mve(const disco_conv2d_mve_t *op, disco_
                                             const int32_t *constants, size_t channels) {
     const disco_channels_mve_t group = disco_load_channels_mve(constants);
     const uint16x8_t lanes = disco_lanes_mve(1);
-    const uint16x8_t places = vaddq_u16(vshrq_n_u16(lanes, 1), vmulq_n_u16(vandq_u16(lanes, vdupq_n_u16(1)), (uint16_t)runs.out_step));
+    const uint16x8_t places =
+        vaddq_u16(vshrq_n_u16(lanes, 1), vmulq_n_u16(vandq_u16(lanes, vdupq_n_u16(1)), (uint16_t)runs.out_step));
     const mve_pred16_t written = vctp16q(2 * channels);
     const size_t read = (size_t)op->vectors * DISCO_MVE_BYTES;
     const int8_t *value0 = runs.values, *value1 = runs.values + runs.step;
@@ -76,53 +78,99 @@ DISCO_VARIANT void disco_convolve_runs_mve(const disco_conv2d_mve_t *op, disco_r
     }
 }
 
-/* Writes one kernel row of `columns` strip columns: from neighbouring pixels, or zero points where there are none. */
-DISCO_VARIANT void disco_spread_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip, const int8_t *pixels,
-                                    size_t columns) {
-    const size_t column_bytes = (size_t)op->window.kernel_h * in->channels;
-    const size_t at_once = in->stride == in->channels ? op->spread_columns : 1;
-    const int8x16_t zero_points = vdupq_n_s8((int8_t)op->input_zero_point);
-    const uint8x16_t places = vldrbq_u8(op->spread);
-    while (columns > 0) {
-        const size_t now = columns < at_once ? columns : at_once;
-        for (size_t c = 0; c < now * in->channels; c += DISCO_MVE_BYTES) {
-            if (in->channels % DISCO_MVE_BYTES == 0) {
-                vstrbq_s8(strip + c, pixels ? vldrbq_s8(pixels + c) : zero_points);
-            } else {
-                const mve_pred16_t some = vctp8q(now * in->channels - c);
-                const int8x16_t values = pixels ? vldrbq_z_s8(pixels + c, some) : zero_points;
-                vstrbq_scatter_offset_p_s8(strip + c, places, values, some);
-            }
+/* The strip of a row of windows: its columns, of which `before` lie left of the input and `inside` in it. */
+typedef struct {
+    size_t columns, before, inside;
+    size_t column_bytes;
+    size_t step; /* columns from one window to the next */
+    bool shared; /* by neighbouring windows; else they are dilated, or lie apart, and each has its own columns */
+} disco_strip_mve_t;
+
+DISCO_VARIANT disco_strip_mve_t disco_strip_of_mve(const disco_window_t *w, const disco_input_t *in, size_t windows) {
+    const bool shared = w->dilation_w == 1 && w->stride_w <= w->kernel_w;
+    const size_t columns = shared ? (windows - 1) * w->stride_w + w->kernel_w : windows * w->kernel_w;
+    const size_t before = w->pad_left < columns ? w->pad_left : columns;
+    const size_t inside = columns - before < in->width ? columns - before : in->width;
+    const disco_strip_mve_t strip = {
+        columns, before, inside, (size_t)w->kernel_h * in->channels, shared ? w->stride_w : w->kernel_w, shared,
+    };
+    return strip;
+}
+
+/* One kernel row of one column. */
+DISCO_VARIANT void disco_copy_pixel_mve(int8_t *column, const int8_t *pixel, size_t channels) {
+    for (size_t c = 0; c < channels; c += DISCO_MVE_BYTES) {
+        if (channels % DISCO_MVE_BYTES == 0) {
+            vstrbq_s8(column + c, vldrbq_s8(pixel + c));
+        } else {
+            const mve_pred16_t some = vctp8q(channels - c);
+            vstrbq_p_s8(column + c, vldrbq_z_s8(pixel + c, some), some);
         }
-        pixels = pixels ? pixels + now * in->stride : pixels;
-        strip += now * column_bytes;
-        columns -= now;
     }
 }
 
-/* Neighbouring windows share columns. */
-DISCO_VARIANT void disco_fill_shared_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip,
-                                             const int8_t *row, size_t columns) {
-    const size_t column_bytes = (size_t)op->window.kernel_h * in->channels, left = op->window.pad_left;
-    const size_t before = left < columns ? left : columns;
-    const size_t inside = columns - before < in->width ? columns - before : in->width;
-    const size_t after = columns - before - inside;
-    disco_spread_mve(op, in, strip, NULL, before);
-    disco_spread_mve(op, in, strip + before * column_bytes, row, inside);
-    disco_spread_mve(op, in, strip + (before + inside) * column_bytes, NULL, after);
+/* One kernel row of neighbouring columns, several at once where pixels are short and without gaps. */
+DISCO_VARIANT void disco_copy_pixels_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *column,
+                                         const int8_t *pixel, size_t columns, size_t column_bytes) {
+    const size_t at_once = in->channels == in->stride ? op->spread_columns : 1;
+    if (at_once > 1) {
+        const uint8x16_t places = vldrbq_u8(op->spread);
+        for (; columns * in->channels >= DISCO_MVE_BYTES;
+             columns -= at_once) { /* a part of a pixel more does not matter */
+            vstrbq_scatter_offset_s8(column, places, vldrbq_s8(pixel));
+            pixel += at_once * in->channels;
+            column += at_once * column_bytes;
+        }
+        const mve_pred16_t some = vctp8q(columns * in->channels);
+        vstrbq_scatter_offset_p_s8(column, places, vldrbq_z_s8(pixel, some), some);
+        return;
+    }
+    for (; columns > 0; columns--, pixel += in->stride, column += column_bytes) {
+        disco_copy_pixel_mve(column, pixel, in->channels);
+    }
 }
 
-/* Each window has its own columns: they are dilated, or lie too far apart to share any. */
-DISCO_VARIANT void disco_fill_single_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in, int8_t *strip,
-                                             const int8_t *row, size_t windows) {
+DISCO_VARIANT void disco_fill_mve(int8_t *bytes, size_t count, int8_t value) {
+    const int8x16_t values = vdupq_n_s8(value);
+    for (size_t i = 0; i < count; i += DISCO_MVE_BYTES) {
+        vstrbq_p_s8(bytes + i, values, vctp8q(count - i));
+    }
+}
+
+/* One kernel row of the strip, from input row `row`, or of zero points when that is NULL. */
+DISCO_VARIANT void disco_fill_strip_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in,
+                                            const disco_strip_mve_t *strip, int8_t *start, const int8_t *row) {
     const disco_window_t *const w = &op->window;
-    const size_t column_bytes = (size_t)w->kernel_h * in->channels;
-    for (size_t window = 0; window < windows; window++) {
-        for (size_t kernel_x = 0; kernel_x < w->kernel_w; kernel_x++, strip += column_bytes) {
-            const int32_t x = (int32_t)(window * w->stride_w + kernel_x * w->dilation_w) - w->pad_left;
-            const bool inside = row != NULL && x >= 0 && x < in->width;
-            disco_spread_mve(op, in, strip, inside ? row + (size_t)x * in->stride : NULL, 1);
+    if (row == NULL) {
+        for (size_t i = 0; i < strip->columns; i++, start += strip->column_bytes) {
+            disco_fill_mve(start, in->channels, (int8_t)op->input_zero_point);
         }
+        return;
+    }
+    if (strip->shared) {
+        disco_copy_pixels_mve(op, in, start + strip->before * strip->column_bytes, row, strip->inside,
+                              strip->column_bytes);
+        return;
+    }
+    for (size_t i = 0; i < strip->columns; i++, start += strip->column_bytes) {
+        const int32_t x = (int32_t)(i / w->kernel_w * w->stride_w + i % w->kernel_w * w->dilation_w) - w->pad_left;
+        if (x >= 0 && x < in->width) {
+            disco_copy_pixel_mve(start, row + (size_t)x * in->stride, in->channels);
+        }
+    }
+}
+
+/* The whole strip of output row y. What lies left and right of the input stays as the first row of all leaves it. */
+DISCO_VARIANT void disco_fill_conv_strip_mve(const disco_conv2d_mve_t *op, const disco_input_t *in,
+                                             const disco_strip_mve_t *strip, int8_t *bytes, size_t y) {
+    const disco_window_t *const w = &op->window;
+    if (y == 0 && strip->columns > (strip->shared ? strip->inside : 0)) {
+        disco_fill_mve(bytes, strip->columns * strip->column_bytes, (int8_t)op->input_zero_point);
+    }
+    for (size_t kernel_y = 0; kernel_y < w->kernel_h; kernel_y++) {
+        const int32_t from = (int32_t)(y * w->stride_h + kernel_y * w->dilation_h) - w->pad_top;
+        const int8_t *const row = from >= 0 && from < in->height ? disco_input_pixel(in, (size_t)from, 0) : NULL;
+        disco_fill_strip_row_mve(op, in, strip, bytes + kernel_y * in->channels, row);
     }
 }
 
@@ -149,22 +197,11 @@ DISCO_VARIANT void disco_conv2d_mve(const disco_conv2d_mve_t *op, const disco_in
         }
         return;
     }
-    int8_t *const strip = scratch;
-    const bool shared = w->dilation_w == 1 && w->stride_w < w->kernel_w;
-    const size_t column_bytes = (size_t)w->kernel_h * in->channels;
+    const disco_strip_mve_t strip = disco_strip_of_mve(w, in, out->width);
     for (size_t y = row_begin; y < row_end; y++) {
-        for (size_t kernel_y = 0; kernel_y < w->kernel_h; kernel_y++) {
-            const int32_t from = (int32_t)(y * w->stride_h + kernel_y * w->dilation_h) - w->pad_top;
-            const int8_t *const row = from >= 0 && from < in->height ? disco_input_pixel(in, (size_t)from, 0) : NULL;
-            int8_t *const start = strip + kernel_y * in->channels;
-            if (shared) {
-                disco_fill_shared_row_mve(op, in, start, row, (size_t)(out->width - 1) * w->stride_w + w->kernel_w);
-            } else {
-                disco_fill_single_row_mve(op, in, start, row, out->width);
-            }
-        }
-        const disco_runs_mve_t runs = {strip, (shared ? w->stride_w : w->kernel_w) * column_bytes,
-                                       disco_output_pixel(out, y, 0), out->stride, out->width};
+        disco_fill_conv_strip_mve(op, in, &strip, scratch, y);
+        const disco_runs_mve_t runs = {scratch, strip.step * strip.column_bytes, disco_output_pixel(out, y, 0),
+                                       out->stride, out->width};
         disco_convolve_runs_mve(op, runs, out->channels);
     }
 }

@@ -11,33 +11,25 @@
 #include "tensor_view.h"
 #include "variants/mve.h"
 
-#define DISCO_PATCH           4u /* rows and columns */
-#define DISCO_STRIP_COLUMN    (DISCO_PATCH * DISCO_MVE_BYTES)
+#define DISCO_PATCH        4u /* rows and columns */
+#define DISCO_STRIP_COLUMN (DISCO_PATCH * DISCO_MVE_BYTES)
 /* Zeros before the weights of the first channel: as far as they are moved. */
-#define DISCO_PATCH_MOVE      (DISCO_PATCH + 1u)
+#define DISCO_PATCH_MOVE (DISCO_PATCH + 1u)
 
 typedef struct {
     disco_window_t window;
-    const int8_t *weights;   /* [5], then [out][16]: weight [y][x] of channel c is at 5 + 16 c + 4 x + y, zeros elsewhere */
+    const int8_t
+        *weights; /* [5], then [out][16]: weight [y][x] of channel c is at 5 + 16 c + 4 x + y, zeros elsewhere */
     const int32_t *channels; /* [out][bias, multiplier, shift] */
     uint16_t depth_multiplier;
     int32_t input_zero_point;
     disco_requantise_mve_t requantise;
 } disco_depthwise_mve_t;
 
-/* Outputs of one channel that are computed together: `rows` x `columns` of one patch, eight in all. */
-typedef struct {
-    size_t rows, columns;
-    size_t patch_step; /* from one patch to the next, in the strip */
-} disco_tile_mve_t;
-
-DISCO_VARIANT disco_tile_mve_t disco_tile_of_mve(const disco_window_t *w) {
-    const disco_tile_mve_t tile = {
-        w->kernel_h < DISCO_PATCH && w->stride_h == 1 && w->dilation_h == 1 ? 2 : 1,
-        w->kernel_w < DISCO_PATCH && w->stride_w == 1 ? 2 : 1,
-        (size_t)(w->kernel_w < DISCO_PATCH && w->stride_w == 1 ? 2 : w->stride_w) * DISCO_STRIP_COLUMN,
-    };
-    return tile;
+/* Whether a patch holds four windows: then its columns are 2 apart and two rows are computed together. */
+DISCO_VARIANT bool disco_has_four_windows(const disco_window_t *w) {
+    return w->kernel_h < DISCO_PATCH && w->kernel_w < DISCO_PATCH && w->stride_h == 1 && w->stride_w == 1 &&
+           w->dilation_h == 1;
 }
 
 DISCO_VARIANT void disco_pad_columns_mve(int8_t *strip, size_t columns, int8x16_t zero_points) {
@@ -50,8 +42,8 @@ DISCO_VARIANT void disco_pad_columns_mve(int8_t *strip, size_t columns, int8x16_
 }
 
 /* Fills `columns` of the strip from the four rows at `rows`, which advance by `steps`, for `channels` channels. */
-DISCO_VARIANT void disco_interleave_rows_mve(int8_t *strip, const int8_t *const rows[DISCO_PATCH], const size_t steps[DISCO_PATCH],
-                                             size_t columns, size_t channels) {
+DISCO_VARIANT void disco_interleave_rows_mve(int8_t *strip, const int8_t *const rows[DISCO_PATCH],
+                                             const size_t steps[DISCO_PATCH], size_t columns, size_t channels) {
     const int8_t *row0 = rows[0], *row1 = rows[1], *row2 = rows[2], *row3 = rows[3];
     const mve_pred16_t some = vctp8q(channels);
     for (; columns > 0; columns--, strip += DISCO_STRIP_COLUMN) {
@@ -98,84 +90,90 @@ DISCO_VARIANT void disco_fill_strip_mve(const disco_depthwise_mve_t *op, const d
     disco_pad_columns_mve(strip + (before + inside) * DISCO_STRIP_COLUMN, columns - before - inside, zero_points);
 }
 
-/* Four outputs in a row of one channel, `dy` rows below the first of their patches. */
-DISCO_VARIANT int32x4_t disco_sum_row_mve(const int8x16_t *patches, size_t dy, const disco_tile_mve_t *tile,
-                                          const int8x16_t weights[4], size_t first, size_t step) {
-    const size_t x0 = first, x1 = first + step, x2 = first + 2 * step, x3 = first + 3 * step, columns = tile->columns;
-    return disco_four_dots_mve(patches[x0 / columns], weights[2 * (x0 % columns) + dy], patches[x1 / columns],
-                               weights[2 * (x1 % columns) + dy], patches[x2 / columns], weights[2 * (x2 % columns) + dy],
-                               patches[x3 / columns], weights[2 * (x3 % columns) + dy]);
+DISCO_VARIANT int8x16_t disco_load_patch_mve(const int8_t *strip, uint32x4_t places) {
+    return vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t *)(const void *)strip, places));
 }
 
-/* Eight outputs of a channel, as disco_narrow_mve interleaves them: the upper and the lower of each column, or the columns of
- * one row. */
-DISCO_VARIANT int16x8_t disco_depthwise_tile_mve(const disco_depthwise_mve_t *op, const int8_t *strip, uint32x4_t places,
-                                                 const int8x16_t weights[4], const int32_t channel[3]) {
-    const disco_tile_mve_t tile = disco_tile_of_mve(&op->window);
-    int8x16_t patches[8];
-    for (size_t i = 0; i < 8 / (tile.rows * tile.columns); i++, strip += tile.patch_step) {
-        patches[i] = vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t *)(const void *)strip, places));
+/* Two rows of four outputs, the upper and the lower of each column in turn. `weights`: as they are, one row down, one column to
+ * the right, both. */
+DISCO_VARIANT int16x8_t disco_two_rows_mve(const disco_requantise_mve_t *op, const int8_t *strip, uint32x4_t places,
+                                           const int8x16_t weights[4], disco_channel_mve_t channel) {
+    const int8x16_t left = disco_load_patch_mve(strip, places);
+    const int8x16_t right = disco_load_patch_mve(strip + 2 * DISCO_STRIP_COLUMN, places);
+    const int32x4_t upper =
+        disco_four_dots_mve(left, weights[0], left, weights[2], right, weights[0], right, weights[2]);
+    const int32x4_t lower =
+        disco_four_dots_mve(left, weights[1], left, weights[3], right, weights[1], right, weights[3]);
+    return disco_narrow_mve(disco_scale_channel_mve(upper, channel, op), disco_scale_channel_mve(lower, channel, op),
+                            op);
+}
+
+/* Eight outputs of one row, whose patches are `step` apart. */
+DISCO_VARIANT int16x8_t disco_one_row_mve(const disco_requantise_mve_t *op, const int8_t *strip, size_t step,
+                                          uint32x4_t places, int8x16_t weights, disco_channel_mve_t channel) {
+    int32x4_t sums[2];
+    for (size_t odd = 0; odd < 2; odd++, strip += step) {
+        const int8x16_t patch0 = disco_load_patch_mve(strip, places),
+                        patch1 = disco_load_patch_mve(strip + 2 * step, places);
+        const int8x16_t patch2 = disco_load_patch_mve(strip + 4 * step, places);
+        const int8x16_t patch3 = disco_load_patch_mve(strip + 6 * step, places);
+        sums[odd] = disco_four_dots_mve(patch0, weights, patch1, weights, patch2, weights, patch3, weights);
     }
-    const int32x4_t even = disco_sum_row_mve(patches, 0, &tile, weights, 0, tile.rows == 2 ? 1 : 2);
-    const int32x4_t odd = tile.rows == 2 ? disco_sum_row_mve(patches, 1, &tile, weights, 0, 1)
-                                         : disco_sum_row_mve(patches, 0, &tile, weights, 1, 2);
-    return disco_narrow_mve(disco_scale_channel_mve(even, channel, &op->requantise),
-                            disco_scale_channel_mve(odd, channel, &op->requantise), &op->requantise);
+    return disco_narrow_mve(disco_scale_channel_mve(sums[0], channel, op),
+                            disco_scale_channel_mve(sums[1], channel, op), op);
 }
 
-/* One output channel of `rows` rows (as many as the tile has, or 1). */
+/* One output channel of the rows of a strip; `rows` is 1 or, where a patch has four windows, 2. */
 DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, const int8_t *strip, int8_t *out,
                                                const disco_output_t *view, size_t rows, const int8_t *weights,
-                                               const int32_t channel[3]) {
-    const disco_tile_mve_t tile = disco_tile_of_mve(&op->window);
-    const size_t columns = 8 / tile.rows, tiles = view->width / columns, left = view->width % columns;
+                                               disco_channel_mve_t channel) {
+    const bool two_rows = disco_has_four_windows(&op->window);
+    const size_t columns = two_rows ? 4 : 8, step = (size_t)op->window.stride_w * DISCO_STRIP_COLUMN;
     const uint32x4_t places = vshlq_n_u32(vidupq_n_u32(0, 1), 6);
     const uint16x8_t lanes = vidupq_n_u16(0, 1);
-    const uint16x8_t out_columns = tile.rows == 2 ? vshrq_n_u16(lanes, 1) : lanes;
-    const uint16x8_t out_rows = tile.rows == 2 ? vandq_u16(lanes, vdupq_n_u16(1)) : vdupq_n_u16(0);
     const uint16x8_t out_places =
-        vmlaq_n_u16(vmulq_n_u16(out_columns, view->stride), out_rows, (uint16_t)(view->width * view->stride));
-    const mve_pred16_t row_lanes = rows < tile.rows ? 0x3333 : 0xFFFF;
-    int8x16_t moved[4];
-    for (size_t dx = 0; dx < tile.columns; dx++) {
-        for (size_t dy = 0; dy < tile.rows; dy++) {
-            moved[2 * dx + dy] = vldrbq_s8(weights + DISCO_PATCH_MOVE - DISCO_PATCH * dx - dy);
-        }
+        two_rows ? vmlaq_n_u16(vmulq_n_u16(vshrq_n_u16(lanes, 1), view->stride), vandq_u16(lanes, vdupq_n_u16(1)),
+                               (uint16_t)(view->width * view->stride))
+                 : vmulq_n_u16(lanes, view->stride);
+    const mve_pred16_t row_lanes = two_rows && rows == 1 ? 0x3333 : 0xFFFF;
+    const size_t whole = row_lanes == 0xFFFF ? view->width / columns * columns : 0;
+    const int8x16_t moved[4] = {vldrbq_s8(weights + DISCO_PATCH_MOVE), vldrbq_s8(weights + DISCO_PATCH_MOVE - 1),
+                                vldrbq_s8(weights + DISCO_PATCH_MOVE - DISCO_PATCH), vldrbq_s8(weights)};
+    for (size_t x = 0; x < whole; x += columns, strip += columns * step, out += columns * view->stride) {
+        vstrbq_scatter_offset_s16(out, out_places,
+                                  two_rows
+                                      ? disco_two_rows_mve(&op->requantise, strip, places, moved, channel)
+                                      : disco_one_row_mve(&op->requantise, strip, step, places, moved[0], channel));
     }
-#pragma GCC unroll 1
-    for (size_t n = tiles; n > 0; n--) {
-        const int16x8_t result = disco_depthwise_tile_mve(op, strip, places, moved, channel);
-        if (rows == tile.rows) {
-            vstrbq_scatter_offset_s16(out, out_places, result);
-        } else {
-            vstrbq_scatter_offset_p_s16(out, out_places, result, row_lanes);
-        }
-        strip += columns / tile.columns * tile.patch_step;
-        out += columns * view->stride;
-    }
-    if (left > 0) {
-        const mve_pred16_t there = (mve_pred16_t)(vctp16q(left * tile.rows) & row_lanes);
-        vstrbq_scatter_offset_p_s16(out, out_places, disco_depthwise_tile_mve(op, strip, places, moved, channel), there);
+    for (size_t x = whole; x < view->width; x += columns, strip += columns * step, out += columns * view->stride) {
+        const mve_pred16_t there = vctp16q((view->width - x) * (two_rows ? 2 : 1));
+        vstrbq_scatter_offset_p_s16(out, out_places,
+                                    two_rows
+                                        ? disco_two_rows_mve(&op->requantise, strip, places, moved, channel)
+                                        : disco_one_row_mve(&op->requantise, strip, step, places, moved[0], channel),
+                                    (mve_pred16_t)(there & row_lanes));
     }
 }
 
-DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, const disco_input_t *in, const disco_output_t *out,
-                                            int8_t *scratch, size_t y, size_t rows) {
+DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, const disco_input_t *in,
+                                            const disco_output_t *out, int8_t *scratch, size_t y, size_t rows) {
     int8_t *const strip = scratch + DISCO_MVE_BYTES;
     const size_t multiplier = op->depth_multiplier, channels = out->channels / multiplier;
     for (size_t first = 0; first < channels; first += DISCO_MVE_BYTES) {
         const size_t count = channels - first < DISCO_MVE_BYTES ? channels - first : DISCO_MVE_BYTES;
         disco_fill_strip_mve(op, in, strip, scratch, y, rows, out->width, first, count);
         for (size_t c = first * multiplier; c < (first + count) * multiplier; c++) {
-            disco_depthwise_channel_mve(op, strip + (c / multiplier - first) * DISCO_PATCH, disco_output_pixel(out, y, 0) + c,
-                                        out, rows, op->weights + c * DISCO_MVE_BYTES, op->channels + 3 * c);
+            const disco_channel_mve_t channel = {op->channels[3 * c], op->channels[3 * c + 1], op->channels[3 * c + 2]};
+            disco_depthwise_channel_mve(op, strip + (c / multiplier - first) * DISCO_PATCH,
+                                        disco_output_pixel(out, y, 0) + c, out, rows, op->weights + c * DISCO_MVE_BYTES,
+                                        channel);
         }
     }
 }
 
-DISCO_VARIANT void disco_depthwise_mve(const disco_depthwise_mve_t *op, const disco_input_t *in, const disco_output_t *out,
-                                       void *scratch, uint16_t row_begin, uint16_t row_end) {
-    const size_t together = disco_tile_of_mve(&op->window).rows;
+DISCO_VARIANT void disco_depthwise_mve(const disco_depthwise_mve_t *op, const disco_input_t *in,
+                                       const disco_output_t *out, void *scratch, uint16_t row_begin, uint16_t row_end) {
+    const size_t together = disco_has_four_windows(&op->window) ? 2 : 1;
     size_t y = row_begin;
     for (; y + together <= row_end; y += together) {
         disco_depthwise_rows_mve(op, in, out, scratch, y, together);

@@ -61,16 +61,22 @@ DISCO_VARIANT int32x4_t disco_scale_mve(int32x4_t sums, const disco_channels_mve
 }
 
 /* The same where all lanes are of one channel. */
-DISCO_VARIANT int32x4_t disco_scale_channel_mve(int32x4_t sums, const int32_t channel[3], const disco_requantise_mve_t *op) {
+typedef struct {
+    int32_t bias, multiplier, shift;
+} disco_channel_mve_t;
+
+DISCO_VARIANT int32x4_t disco_scale_channel_mve(int32x4_t sums, disco_channel_mve_t channel,
+                                                const disco_requantise_mve_t *op) {
     if (op->any_shift) {
-        const disco_channels_mve_t lanes = {vdupq_n_s32(channel[0]), vdupq_n_s32(channel[1]), vdupq_n_s32(channel[2])};
+        const disco_channels_mve_t lanes = {vdupq_n_s32(channel.bias), vdupq_n_s32(channel.multiplier),
+                                            vdupq_n_s32(channel.shift)};
         return disco_scale_mve(sums, &lanes, op);
     }
-    int32x4_t value = vqrdmulhq_n_s32(vaddq_n_s32(sums, channel[0]), channel[1]);
+    int32x4_t value = vqrdmulhq_n_s32(vaddq_n_s32(sums, channel.bias), channel.multiplier);
     if (op->activation_min < op->output_zero_point) {
         value = vaddq_s32(value, vshrq_n_s32(value, 31));
     }
-    return vrshlq_n_s32(value, channel[2]);
+    return vrshlq_n_s32(value, channel.shift);
 }
 
 /* Values of both vectors in turn, saturated. In place: of the intrinsics the compiler makes two more moves. */
@@ -119,7 +125,7 @@ DISCO_VARIANT int32x4_t disco_four_dots_mve(int8x16_t values0, int8x16_t weights
             "vmladav.s8 r6, %q7, %q8\n\t"
             "vmov %q0[2], %q0[0], r0, r4\n\t"
             "vmov %q0[3], %q0[1], r2, r6"
-            : "=&w"(sums)
+            : "=w"(sums)
             : "w"(values0), "w"(weights0), "w"(values1), "w"(weights1), "w"(values2), "w"(weights2), "w"(values3), "w"(weights3)
             : "r0", "r2", "r4", "r6");
     return sums;

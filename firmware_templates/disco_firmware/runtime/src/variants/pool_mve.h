@@ -13,7 +13,8 @@ typedef struct {
     size_t row_step, step; /* bytes from row to row, from pixel to pixel */
 } disco_patch_mve_t;
 
-DISCO_VARIANT disco_patch_mve_t disco_patch_of_mve(const disco_window_t *w, const disco_input_t *in, size_t y, size_t x) {
+DISCO_VARIANT disco_patch_mve_t disco_patch_of_mve(const disco_window_t *w, const disco_input_t *in, size_t y,
+                                                   size_t x) {
     const disco_span_t rows = disco_clip_window((int32_t)y, w->stride_h, w->pad_top, w->kernel_h, 1, in->height);
     const disco_span_t columns = disco_clip_window((int32_t)x, w->stride_w, w->pad_left, w->kernel_w, 1, in->width);
     const disco_patch_mve_t patch = {disco_input_pixel(in, (size_t)rows.first, (size_t)columns.first),
@@ -48,8 +49,9 @@ DISCO_VARIANT int16x8_t disco_average_mve(const disco_patch_mve_t *patch, size_t
 }
 
 /* For windows of up to 255 pixels, whose sums fit 16 bits. */
-DISCO_VARIANT void disco_average_pool2d_mve(const disco_pool2d_t *op, const disco_input_t *in, const disco_output_t *out,
-                                            void *scratch, uint16_t row_begin, uint16_t row_end) {
+DISCO_VARIANT void disco_average_pool2d_mve(const disco_pool2d_t *op, const disco_input_t *in,
+                                            const disco_output_t *out, void *scratch, uint16_t row_begin,
+                                            uint16_t row_end) {
     (void)scratch;
     const int16x8_t low = vdupq_n_s16((int16_t)op->activation_min), high = vdupq_n_s16((int16_t)op->activation_max);
     for (size_t y = row_begin; y < row_end; y++) {
@@ -93,15 +95,16 @@ DISCO_VARIANT void disco_max_pool2d_mve(const disco_pool2d_t *op, const disco_in
     }
 }
 
-DISCO_VARIANT void disco_mean_mve(const disco_mean_t *op, const disco_input_t *in, const disco_output_t *out, void *scratch,
-                                  uint16_t row_begin, uint16_t row_end) {
+DISCO_VARIANT void disco_mean_mve(const disco_mean_t *op, const disco_input_t *in, const disco_output_t *out,
+                                  void *scratch, uint16_t row_begin, uint16_t row_end) {
     (void)scratch;
     if (row_begin == row_end) {
         return;
     }
     const size_t pixels = (size_t)in->height * in->width;
     const disco_requantise_mve_t range = {op->output_zero_point, INT8_MIN, INT8_MAX, true};
-    const int32_t channel[3] = {(int32_t)(0u - (uint32_t)pixels * (uint32_t)op->input_zero_point), op->multiplier, op->shift};
+    const disco_channel_mve_t channel = {(int32_t)(0u - (uint32_t)pixels * (uint32_t)op->input_zero_point),
+                                         op->multiplier, op->shift};
     for (size_t c = 0; c < out->channels; c += 4) {
         const mve_pred16_t some = vctp32q(out->channels - c);
         const int8_t *values = in->data + c;
