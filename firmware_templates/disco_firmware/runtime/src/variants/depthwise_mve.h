@@ -41,25 +41,33 @@ DISCO_VARIANT void disco_pad_columns_mve(int8_t *strip, size_t columns, int8x16_
     }
 }
 
+/* One column of the strip from a pixel of each of four rows. In assembly, because the compiler takes the
+ * four vectors of VST4 through the stack. */
+#define DISCO_MVE_INTERLEAVE(predicate, then)                                                                          \
+    __asm__ volatile(                                                                                                  \
+        predicate "vldrb" then ".8 q0, [%[row0]]\n\t"                                                                  \
+                  "vldrb" then ".8 q1, [%[row1]]\n\t"                                                                  \
+                  "vldrb" then ".8 q2, [%[row2]]\n\t"                                                                  \
+                  "vldrb" then ".8 q3, [%[row3]]\n\t"                                                                  \
+                  "vst40.8 {q0, q1, q2, q3}, [%[strip]]\n\t"                                                           \
+                  "vst41.8 {q0, q1, q2, q3}, [%[strip]]\n\t"                                                           \
+                  "vst42.8 {q0, q1, q2, q3}, [%[strip]]\n\t"                                                           \
+                  "vst43.8 {q0, q1, q2, q3}, [%[strip]]!\n\t"                                                          \
+        : [strip] "+r"(strip)                                                                                          \
+        : [row0] "r"(row0), [row1] "r"(row1), [row2] "r"(row2), [row3] "r"(row3), [channels] "r"(channels)             \
+        : "q0", "q1", "q2", "q3", "p0", "memory")
+
 /* Fills `columns` of the strip from the four rows at `rows`, which advance by `steps`, for `channels` channels. */
 DISCO_VARIANT void disco_interleave_rows_mve(int8_t *strip, const int8_t *const rows[DISCO_PATCH],
                                              const size_t steps[DISCO_PATCH], size_t columns, size_t channels) {
     const int8_t *row0 = rows[0], *row1 = rows[1], *row2 = rows[2], *row3 = rows[3];
-    const mve_pred16_t some = vctp8q(channels);
-    for (; columns > 0; columns--, strip += DISCO_STRIP_COLUMN) {
-        int8x16x4_t values;
+#pragma GCC unroll 1
+    for (; columns > 0; columns--) {
         if (channels >= DISCO_MVE_BYTES) {
-            values.val[0] = vldrbq_s8(row0);
-            values.val[1] = vldrbq_s8(row1);
-            values.val[2] = vldrbq_s8(row2);
-            values.val[3] = vldrbq_s8(row3);
+            DISCO_MVE_INTERLEAVE("", "");
         } else {
-            values.val[0] = vldrbq_z_s8(row0, some);
-            values.val[1] = vldrbq_z_s8(row1, some);
-            values.val[2] = vldrbq_z_s8(row2, some);
-            values.val[3] = vldrbq_z_s8(row3, some);
+            DISCO_MVE_INTERLEAVE("vctp.8 %[channels]\n\tvpstttt\n\t", "t");
         }
-        vst4q_s8(strip, values);
         row0 += steps[0];
         row1 += steps[1];
         row2 += steps[2];
@@ -90,16 +98,20 @@ DISCO_VARIANT void disco_fill_strip_mve(const disco_depthwise_mve_t *op, const d
     disco_pad_columns_mve(strip + (before + inside) * DISCO_STRIP_COLUMN, columns - before - inside, zero_points);
 }
 
-DISCO_VARIANT int8x16_t disco_load_patch_mve(const int8_t *strip, uint32x4_t places) {
-    return vreinterpretq_s8_s32(vldrwq_gather_offset_s32((const int32_t *)(const void *)strip, places));
+/* Moves the addresses of the columns of a patch on by `step` bytes and loads it. */
+DISCO_VARIANT int8x16_t disco_next_patch_mve(uint32x4_t *patch, size_t step) {
+    if (step == 2 * DISCO_STRIP_COLUMN) {
+        return vreinterpretq_s8_s32(vldrwq_gather_base_wb_s32(patch, 2 * DISCO_STRIP_COLUMN));
+    }
+    *patch = vaddq_n_u32(*patch, step);
+    return vreinterpretq_s8_s32(vldrwq_gather_base_s32(*patch, 0));
 }
 
-/* Two rows of four outputs, the upper and the lower of each column in turn. `weights`: as they are, one row down, one column to
- * the right, both. */
-DISCO_VARIANT int16x8_t disco_two_rows_mve(const disco_requantise_mve_t *op, const int8_t *strip, uint32x4_t places,
+/* Two rows of four outputs. `weights`: as they are, one row down, one column to the right, both. */
+DISCO_VARIANT int16x8_t disco_two_rows_mve(const disco_requantise_mve_t *op, uint32x4_t *patch,
                                            const int8x16_t weights[4], disco_channel_mve_t channel) {
-    const int8x16_t left = disco_load_patch_mve(strip, places);
-    const int8x16_t right = disco_load_patch_mve(strip + 2 * DISCO_STRIP_COLUMN, places);
+    const int8x16_t left = disco_next_patch_mve(patch, 2 * DISCO_STRIP_COLUMN);
+    const int8x16_t right = disco_next_patch_mve(patch, 2 * DISCO_STRIP_COLUMN);
     const int32x4_t upper =
         disco_four_dots_mve(left, weights[0], left, weights[2], right, weights[0], right, weights[2]);
     const int32x4_t lower =
@@ -108,19 +120,20 @@ DISCO_VARIANT int16x8_t disco_two_rows_mve(const disco_requantise_mve_t *op, con
                             op);
 }
 
-/* Eight outputs of one row, whose patches are `step` apart. */
-DISCO_VARIANT int16x8_t disco_one_row_mve(const disco_requantise_mve_t *op, const int8_t *strip, size_t step,
-                                          uint32x4_t places, int8x16_t weights, disco_channel_mve_t channel) {
-    int32x4_t sums[2];
-    for (size_t odd = 0; odd < 2; odd++, strip += step) {
-        const int8x16_t patch0 = disco_load_patch_mve(strip, places),
-                        patch1 = disco_load_patch_mve(strip + 2 * step, places);
-        const int8x16_t patch2 = disco_load_patch_mve(strip + 4 * step, places);
-        const int8x16_t patch3 = disco_load_patch_mve(strip + 6 * step, places);
-        sums[odd] = disco_four_dots_mve(patch0, weights, patch1, weights, patch2, weights, patch3, weights);
-    }
-    return disco_narrow_mve(disco_scale_channel_mve(sums[0], channel, op),
-                            disco_scale_channel_mve(sums[1], channel, op), op);
+/* Four outputs of one row, whose patches are `step` apart. */
+DISCO_VARIANT int32x4_t disco_four_patches_mve(uint32x4_t *patch, size_t step, int8x16_t weights) {
+    const int8x16_t patch0 = disco_next_patch_mve(patch, step), patch1 = disco_next_patch_mve(patch, step);
+    const int8x16_t patch2 = disco_next_patch_mve(patch, step), patch3 = disco_next_patch_mve(patch, step);
+    return disco_four_dots_mve(patch0, weights, patch1, weights, patch2, weights, patch3, weights);
+}
+
+/* Eight outputs of one row. */
+DISCO_VARIANT int16x8_t disco_one_row_mve(const disco_requantise_mve_t *op, uint32x4_t *patch, size_t step,
+                                          int8x16_t weights, disco_channel_mve_t channel) {
+    const int32x4_t first = disco_four_patches_mve(patch, step, weights);
+    const int32x4_t second = disco_four_patches_mve(patch, step, weights);
+    return disco_narrow_mve(disco_scale_channel_mve(first, channel, op), disco_scale_channel_mve(second, channel, op),
+                            op);
 }
 
 /* One output channel of the rows of a strip; `rows` is 1 or, where a patch has four windows, 2. */
@@ -128,30 +141,28 @@ DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, 
                                                const disco_output_t *view, size_t rows, const int8_t *weights,
                                                disco_channel_mve_t channel) {
     const bool two_rows = disco_has_four_windows(&op->window);
-    const size_t columns = two_rows ? 4 : 8, step = (size_t)op->window.stride_w * DISCO_STRIP_COLUMN;
-    const uint32x4_t places = vshlq_n_u32(vidupq_n_u32(0, 1), 6);
-    const uint16x8_t lanes = vidupq_n_u16(0, 1);
-    const uint16x8_t out_places =
-        two_rows ? vmlaq_n_u16(vmulq_n_u16(vshrq_n_u16(lanes, 1), view->stride), vandq_u16(lanes, vdupq_n_u16(1)),
-                               (uint16_t)(view->width * view->stride))
-                 : vmulq_n_u16(lanes, view->stride);
+    const size_t columns = two_rows ? 4 : 8, step = (two_rows ? 2 : op->window.stride_w) * DISCO_STRIP_COLUMN;
+    /* Lane 2 i + k of the results: column i of row k, or column i + 4 k of the only row. */
+    const uint16x8_t lanes = vidupq_n_u16(0, 1), second = vandq_u16(lanes, vdupq_n_u16(1));
+    const uint16x8_t lane_columns = vmlaq_n_u16(vshrq_n_u16(lanes, 1), second, two_rows ? 0 : 4);
+    const uint16x8_t places = vmlaq_n_u16(vmulq_n_u16(lane_columns, view->stride), second,
+                                          (uint16_t)(two_rows ? view->width * view->stride : 0));
     const mve_pred16_t row_lanes = two_rows && rows == 1 ? 0x3333 : 0xFFFF;
     const size_t whole = row_lanes == 0xFFFF ? view->width / columns * columns : 0;
     const int8x16_t moved[4] = {vldrbq_s8(weights + DISCO_PATCH_MOVE), vldrbq_s8(weights + DISCO_PATCH_MOVE - 1),
                                 vldrbq_s8(weights + DISCO_PATCH_MOVE - DISCO_PATCH), vldrbq_s8(weights)};
-    for (size_t x = 0; x < whole; x += columns, strip += columns * step, out += columns * view->stride) {
-        vstrbq_scatter_offset_s16(out, out_places,
-                                  two_rows
-                                      ? disco_two_rows_mve(&op->requantise, strip, places, moved, channel)
-                                      : disco_one_row_mve(&op->requantise, strip, step, places, moved[0], channel));
+    uint32x4_t patch = vaddq_n_u32(vshlq_n_u32(vidupq_n_u32(0, 1), 6), (uint32_t)(uintptr_t)strip - (uint32_t)step);
+    for (size_t x = 0; x < whole; x += columns, out += columns * view->stride) {
+        vstrbq_scatter_offset_s16(out, places,
+                                  two_rows ? disco_two_rows_mve(&op->requantise, &patch, moved, channel)
+                                           : disco_one_row_mve(&op->requantise, &patch, step, moved[0], channel));
     }
-    for (size_t x = whole; x < view->width; x += columns, strip += columns * step, out += columns * view->stride) {
-        const mve_pred16_t there = vctp16q((view->width - x) * (two_rows ? 2 : 1));
-        vstrbq_scatter_offset_p_s16(out, out_places,
-                                    two_rows
-                                        ? disco_two_rows_mve(&op->requantise, strip, places, moved, channel)
-                                        : disco_one_row_mve(&op->requantise, strip, step, places, moved[0], channel),
-                                    (mve_pred16_t)(there & row_lanes));
+    for (size_t x = whole; x < view->width; x += columns, out += columns * view->stride) {
+        const mve_pred16_t there = vcmphiq_u16(vdupq_n_u16((uint16_t)(view->width - x)), lane_columns) & row_lanes;
+        vstrbq_scatter_offset_p_s16(out, places,
+                                    two_rows ? disco_two_rows_mve(&op->requantise, &patch, moved, channel)
+                                             : disco_one_row_mve(&op->requantise, &patch, step, moved[0], channel),
+                                    there);
     }
 }
 
