@@ -2,6 +2,9 @@
  * Runs the Helium kernels on the cases of cases.bin and writes their whole output buffers to results.bin. The first input ends
  * with a memory, the second (or else the first array) with another one: a byte read beyond is a fault. Guard bytes surround
  * what is written. The format is that of tests/helpers/variant_mve.py.
+ *
+ * With VARIANT_CASES, a file made by that module, the kernels are called as generated code calls them: everything is constant
+ * but the rows, and the compiler specialises each call.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +23,7 @@
 #define MAX_ARRAYS  3
 #define MAX_INPUTS  2
 #define GUARD_BYTES 64u
+#define BLOCK_BYTES (160u * 1024u)
 #define GUARD       0x5A
 #define POISON      0xA5
 
@@ -35,6 +39,13 @@ typedef struct {
 } case_t;
 
 static FILE *source, *results;
+/* What lies between guards: output, scratch memory, arrays. */
+static _Alignas(16) uint8_t output_block[BLOCK_BYTES], scratch_block[BLOCK_BYTES],
+    array_blocks[MAX_ARRAYS][BLOCK_BYTES];
+
+#if defined(VARIANT_CASES)
+#include VARIANT_CASES
+#endif
 
 static void die(const char *what) {
     (void)fprintf(stderr, "variant_mve_driver: %s\n", what);
@@ -61,15 +72,13 @@ static uint32_t read_count(uint32_t limit) {
     return count;
 }
 
-/* `length` bytes, 16-byte aligned, between guards. */
-static uint8_t *guarded(uint32_t length) {
-    uint8_t *const block = malloc(length + 2 * GUARD_BYTES + 16);
-    if (block == NULL) {
-        die("no memory");
+/* The `length` bytes of a block between its guards. */
+static uint8_t *guarded(uint8_t *block, uint32_t length) {
+    if (length > BLOCK_BYTES - 2 * GUARD_BYTES) {
+        die("a buffer is too long");
     }
-    uint8_t *const bytes = block + GUARD_BYTES + (16u - (uintptr_t)block % 16u);
-    memset(bytes - GUARD_BYTES, GUARD, length + 2 * GUARD_BYTES);
-    return bytes;
+    memset(block, GUARD, length + 2 * GUARD_BYTES);
+    return block + GUARD_BYTES;
 }
 
 static void check_guards(const uint8_t *bytes, uint32_t length, const char *what) {
@@ -80,8 +89,7 @@ static void check_guards(const uint8_t *bytes, uint32_t length, const char *what
     }
 }
 
-static void *read_array(uint32_t length, uint8_t *end) {
-    uint8_t *const bytes = end ? end - length : guarded(length);
+static void *read_array(uint8_t *bytes, uint32_t length) {
     read_bytes(bytes, length);
     return bytes;
 }
@@ -91,8 +99,8 @@ static void read_inputs(case_t *c) {
     for (uint32_t i = 0; i < count; i++) {
         uint16_t sizes[4];
         read_bytes(sizes, sizeof sizes);
-        const int8_t *const data =
-            read_array((uint32_t)sizes[0] * sizes[1] * sizes[3], i == 0 ? test_first_end : test_second_end);
+        const uint32_t length = (uint32_t)sizes[0] * sizes[1] * sizes[3];
+        const int8_t *const data = read_array((i == 0 ? test_first_end : test_second_end) - length, length);
         const disco_input_t view = {data, sizes[0], sizes[1], sizes[2], sizes[3]};
         c->inputs[i] = view;
     }
@@ -102,19 +110,22 @@ static void read_case(case_t *c) {
     read_bytes(c->params, read_count(MAX_PARAMS) * sizeof c->params[0]);
     const uint32_t arrays = read_count(MAX_ARRAYS);
     for (uint32_t i = 0; i < arrays; i++) {
-        c->arrays[i] = read_array(read_u32(), i == 0 ? test_second_end : NULL);
+        const uint32_t length = read_u32();
+        c->arrays[i] = read_array(i == 0 ? test_second_end - length : guarded(array_blocks[i], length), length);
     }
     c->scratch_bytes = read_u32();
-    c->scratch = guarded(c->scratch_bytes);
+    c->scratch = guarded(scratch_block, c->scratch_bytes);
     memset(c->scratch, POISON, c->scratch_bytes);
     read_inputs(c);
     uint16_t sizes[4];
     read_bytes(sizes, sizeof sizes);
     c->output_bytes = (uint32_t)sizes[0] * sizes[1] * sizes[3];
-    const disco_output_t view = {read_array(c->output_bytes, NULL), sizes[0], sizes[1], sizes[2], sizes[3]};
+    const disco_output_t view = {read_array(guarded(output_block, c->output_bytes), c->output_bytes), sizes[0],
+                                 sizes[1], sizes[2], sizes[3]};
     c->output = view;
 }
 
+#if !defined(VARIANT_CASES)
 static disco_window_t window_of(const int32_t *p) {
     const disco_window_t window = {(uint16_t)p[0], (uint16_t)p[1], (uint16_t)p[2], (uint16_t)p[3],
                                    (uint16_t)p[4], (uint16_t)p[5], (uint16_t)p[6], (uint16_t)p[7]};
@@ -172,15 +183,23 @@ static void (*const kernels[])(const case_t *c, uint16_t begin, uint16_t end) = 
     run_conv2d, run_depthwise, run_fully_connected, run_add, run_average_pool, run_max_pool, run_mean,
 };
 
-static void run_case(void) {
+#endif
+
+static void run_case(uint32_t number) {
     case_t c;
-    const uint32_t kernel = read_count(sizeof kernels / sizeof kernels[0] - 1);
+    const uint32_t kernel = read_u32();
     read_case(&c);
     const uint32_t ranges = read_u32();
     for (uint32_t i = 0; i < ranges; i++) {
         uint16_t range[2];
         read_bytes(range, sizeof range);
+#if defined(VARIANT_CASES)
+        (void)kernel;
+        variant_cases[number](range[0], range[1]);
+#else
+        (void)number;
         kernels[kernel](&c, range[0], range[1]);
+#endif
     }
     check_guards((const uint8_t *)c.output.data, c.output_bytes, "a byte beside the output was written");
     check_guards(c.scratch, c.scratch_bytes, "a byte beside the scratch memory was written");
@@ -195,8 +214,9 @@ int main(void) {
     if (source == NULL || results == NULL) {
         die("a file cannot be opened");
     }
-    for (uint32_t count = read_u32(); count > 0; count--) {
-        run_case();
+    const uint32_t count = read_u32();
+    for (uint32_t number = 0; number < count; number++) {
+        run_case(number);
     }
     return fclose(results) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

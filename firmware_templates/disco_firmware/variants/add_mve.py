@@ -45,7 +45,7 @@ class AddMve(Variant):
         """Of vectors of eight; each pixel apart where there are gaps between pixels."""
         p, out = _op(layer).values, layer.output
         inputs = sum(5 if m.shift == 0 else 11 for m in (p.input1, p.input2))
-        eight = 5 + inputs + requantise_instructions(p.output_zero_point, p.activation, p.output.shift) + 4
+        eight = 8 + inputs + requantise_instructions(p.output_zero_point, p.activation, p.output.shift) + 4
         pixels = out.height * out.width
         if all(view.stride == out.channels for view in (*layer.inputs, out)):
             return pixels * out.channels // 8 * eight + 60

@@ -20,6 +20,8 @@ from disco_firmware.variants.mve import (
 
 GROUP = 4
 """Output channels computed together."""
+UNROLLED = 16
+"""Vectors of a dot product that are written out one after the other."""
 
 
 class Conv2DMve(Variant):
@@ -46,7 +48,7 @@ class Conv2DMve(Variant):
         requantise = op.requantise
         return Constants(
             (
-                ConstantArray("weights", "int8_t", filter_groups(filters, GROUP), "4 filters, 16 values of each in turn"),
+                ConstantArray("weights", "int8_t", filter_groups(filters, GROUP), "4 filters, 16 values in turn"),
                 ConstantArray("channels", "int32_t", np.ascontiguousarray(channels), "bias, multiplier, shift of 4"),
                 ConstantArray("spread", "uint8_t", spread, "places of 16 bytes of an input row in the strip"),
             ),
@@ -78,17 +80,18 @@ class Conv2DMve(Variant):
         runs, length = (1, out.height * out.width) if dense else (out.height, out.width)
         groups = -(-out.channels // GROUP)
         requantise = op.requantise
-        pair = 14 * _vectors(op) + 2 * ((_vectors(op) - 1) // 8) + 4
+        looped = _vectors(op) > UNROLLED
+        pair = 14 * _vectors(op) + looped * (2 * ((_vectors(op) - 1) // 8) + 1) + 4
         pair += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
-        pair += 8 + 2 * (out.channels % GROUP > 0)
+        pair += 7 + 2 * (out.channels % GROUP > 0)
         total = runs * groups * (-(-length // 2) * pair + 20)
         if not _is_direct(layer):
-            total += out.height * (_strip_instructions(layer) + 30)
+            total += out.height * _strip_instructions(layer)
         return total
 
     def code_bytes(self, layer: Layer) -> int:
         """The unrolled dot product once or, with a last group of fewer channels, twice."""
-        steps = min(_vectors(_op(layer)), 16)
+        steps = min(_vectors(_op(layer)), UNROLLED)
         loops = 2 if layer.output.channels % GROUP and layer.output.channels > GROUP else 1
         return loops * (56 * steps + 250) + (0 if _is_direct(layer) else 900)
 
@@ -130,8 +133,11 @@ def _spread(layer: Layer) -> tuple[np.typing.NDArray[np.uint8], int]:
 
 def _strip_instructions(layer: Layer) -> int:
     """Of the strip of one output row."""
-    view = layer.inputs[0]
+    op, view = _op(layer), layer.inputs[0]
     columns, _ = _strip(layer)
     at_once = _spread(layer)[1] if view.channels == view.stride else 1
-    vectors = -(-columns // at_once) * -(-min(view.channels * at_once, view.channels * columns) // VECTOR)
-    return int(_op(layer).window.kernel_h * (vectors * 7 + 20))
+    if at_once > 1:
+        row = -(-columns // at_once) * 5 + 20
+    else:
+        row = columns * (-(-view.channels // VECTOR) * (3 if view.channels % VECTOR == 0 else 7) + 1) + 8
+    return int(op.window.kernel_h * row)

@@ -79,16 +79,18 @@ class DepthwiseMve(Variant):
         rows = self.row_step(layer)
         passes = -(-out.height // rows)
         width = (out.width - 1) * op.window.stride_w + op.window.kernel_w
-        strip = -(-layer.inputs[0].channels // VECTOR) * (width * 13 + 60)
+        column = 13 if layer.inputs[0].channels % VECTOR == 0 else 15
+        strip = -(-layer.inputs[0].channels // VECTOR) * (width * column + 80)
         tiles = -(-out.width * rows // TILE)
+        tail = 5 if out.width * rows % TILE else 0
         requantise = op.requantise
-        tile = (2 if rows == 2 else TILE) + TILE + 4 + 5
+        tile = 20 if tiles <= TILE else 24
         tile += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
-        return passes * (strip + out.channels * (tiles * tile + 30))
+        return passes * (strip + out.channels * (tiles * tile + tail + 8))
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """With tails of rows and columns."""
-        return 1600
+        return 2600
 
 
 def _op(layer: Layer) -> DepthwiseConv2D:

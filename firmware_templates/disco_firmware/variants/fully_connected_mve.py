@@ -63,15 +63,16 @@ class FullyConnectedMve(Variant):
         """Dot products, requantisation, the constants of eight channels."""
         op, out = _op(layer), layer.output
         requantise = op.requantise
-        group = 17 * _vectors(op) + 2 * ((_vectors(op) - 1) // 8) + 4 + 18
+        looped = _vectors(op) > 16
+        group = 17 * _vectors(op) + looped * 2 * ((_vectors(op) - 1) // 8) + 4 + 24
         group += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         depth = layer.inputs[0].channels
         copy = 20 + depth // 2 if depth % VECTOR else 0
-        return out.height * out.width * (-(-out.channels // GROUP) * group + copy + 10)
+        return out.height * out.width * (-(-out.channels // GROUP) * group + copy + 30)
 
     def code_bytes(self, layer: Layer) -> int:
         """The unrolled dot product and its surroundings."""
-        return 68 * min(_vectors(_op(layer)), 16) + 300
+        return 68 * min(_vectors(_op(layer)), 16) + 400
 
 
 def _op(layer: Layer) -> FullyConnected:

@@ -21,7 +21,8 @@ def folded_bias(bias: Int32Array | None, weights: Int8Array, zero_point: int) ->
     """The accumulator's first value for filters [out, ...]: the bias, less the zero point times the weights. Wraps."""
     sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
     start = (np.zeros(len(weights), np.int64) if bias is None else bias.astype(np.int64)) - zero_point * sums
-    return start.astype(np.uint64).astype(np.uint32).view(np.int32)
+    wrapped: Int32Array = start.astype(np.int32)
+    return wrapped
 
 
 def channel_constants(bias: Int32Array, requantise: Requantisation) -> Int32Array:

@@ -27,11 +27,11 @@ class AveragePoolMve(Variant):
 
     def instructions(self, layer: Layer) -> int:
         """Of sums and their division."""
-        return _pool_instructions(layer, vector=8, last=30)
+        return _pool_instructions(layer, vector=8, last=28)
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """A window, its sums, their division."""
-        return 500
+        return 1400
 
 
 class MaxPoolMve(Variant):
@@ -113,5 +113,5 @@ def _pool_constants(layer: Layer) -> Constants:
 def _pool_instructions(layer: Layer, vector: int, last: int) -> int:
     """`last` follows the walk over a window of each vector of channels."""
     window, out = _pool(layer).window, layer.output
-    walk = window.kernel_h * (window.kernel_w * 5 + 6)
+    walk = window.kernel_h * (window.kernel_w * 4 + 3)
     return out.height * out.width * (-(-out.channels // vector) * (walk + last) + 60)
