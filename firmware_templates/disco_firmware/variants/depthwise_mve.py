@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from disco_firmware.kernel_params import DepthwiseConv2D
@@ -24,6 +26,14 @@ TILE = 8
 """Outputs computed together."""
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """The outputs of a channel that are computed together."""
+
+    rows: int
+    columns: int
+
+
 class DepthwiseMve(Variant):
     """Windows of up to 4 x 4, as patches of one vector."""
 
@@ -37,7 +47,7 @@ class DepthwiseMve(Variant):
     def fits(self, layer: Layer) -> bool:
         """Windows of up to 4 x 4, dilated along the height at most."""
         w, out = _op(layer).window, layer.output
-        reach = (out.width + TILE) * out.stride
+        reach = (3 * out.width + TILE) * out.stride
         return w.kernel_h <= PATCH and w.kernel_w <= PATCH and w.dilation_w == 1 and reach <= LARGEST_OFFSET
 
     def constants(self, layer: Layer) -> Constants:
@@ -64,29 +74,30 @@ class DepthwiseMve(Variant):
         )
 
     def scratch_bytes(self, layer: Layer) -> int:
-        """A row of zero points and the strip, to the end of the last patch of the last tile."""
-        columns = TILE // self.row_step(layer)
-        outputs = -(-layer.output.width // columns) * columns
-        return VECTOR + ((outputs - 1) * _op(layer).window.stride_w + PATCH) * COLUMN
+        """A row of zero points and the strip of each two rows, to the end of the last patch of the last tile."""
+        tile, width = _tile(layer), layer.output.width
+        outputs = -(-width // tile.columns) * tile.columns
+        strips = 2 if tile.rows == 4 else 1
+        last = (strips - 1) * (width + 2) + (outputs - (2 if tile.rows > 1 else 1)) * _op(layer).window.stride_w
+        return VECTOR + (last + PATCH) * COLUMN
 
     def row_step(self, layer: Layer) -> int:
-        """Two, where the patch has room for two rows of windows."""
-        return 2 if _has_four_windows(layer) else 1
+        """Two, where the patch has room for two rows of windows, and four where two patches lie one below the other."""
+        return _tile(layer).rows
 
     def instructions(self, layer: Layer) -> int:
-        """The strip, and its tiles of eight outputs."""
-        op, out = _op(layer), layer.output
-        rows = self.row_step(layer)
-        passes = -(-out.height // rows)
+        """The strips, and their tiles of eight outputs."""
+        op, out, tile = _op(layer), layer.output, _tile(layer)
         width = (out.width - 1) * op.window.stride_w + op.window.kernel_w
         column = 13 if layer.inputs[0].channels % VECTOR == 0 else 15
-        strip = -(-layer.inputs[0].channels // VECTOR) * (width * column + 80)
-        tiles = -(-out.width * rows // TILE)
-        tail = 5 if out.width * rows % TILE else 0
+        strips = out.height if tile.rows == 1 else -(-out.height // 2)
+        total = strips * -(-layer.inputs[0].channels // VECTOR) * (width * column + 80)
+        tiles = -(-out.width // tile.columns)
         requantise = op.requantise
-        tile = 20 if tiles <= TILE else 24
-        tile += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
-        return passes * (strip + out.channels * (tiles * tile + tail + 8))
+        eight = 20 if tiles <= TILE else 24
+        eight += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
+        tail = 6 if out.width % tile.columns else 0
+        return total + -(-out.height // tile.rows) * out.channels * (tiles * eight + tail + 10)
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """With tails of rows and columns."""
@@ -98,7 +109,9 @@ def _op(layer: Layer) -> DepthwiseConv2D:
     return layer.params
 
 
-def _has_four_windows(layer: Layer) -> bool:
-    """Whether a patch holds two rows of two windows."""
-    w = _op(layer).window
-    return max(w.kernel_h, w.kernel_w) < PATCH and (w.stride_h, w.stride_w, w.dilation_h) == (1, 1, 1)
+def _tile(layer: Layer) -> _Tile:
+    """As disco_tile_of_mve chooses."""
+    w, out = _op(layer).window, layer.output
+    if max(w.kernel_h, w.kernel_w) == PATCH or (w.stride_h, w.stride_w, w.dilation_h) != (1, 1, 1):
+        return _Tile(1, 8)
+    return _Tile(4, 2) if out.height > 2 and out.width % 4 == 1 else _Tile(2, 4)

@@ -3,7 +3,8 @@
  *
  * Sixteen channels at a time, four input rows are laid out anew as a strip [column][channel][row], padding included: four words
  * 64 bytes apart are a patch of 4x4 values of one channel, one vector. A window of 3x3 lies in it in four places, so one load
- * serves four outputs, two rows of two, with the weights moved within their vector.
+ * serves four outputs, two rows of two, with the weights moved within their vector. Two such patches make the eight outputs that
+ * are computed together: side by side, or one below the other where that leaves less unused of a narrow output.
  */
 #ifndef DISCO_VARIANTS_DEPTHWISE_MVE_H
 #define DISCO_VARIANTS_DEPTHWISE_MVE_H
@@ -26,10 +27,24 @@ typedef struct {
     disco_requantise_mve_t requantise;
 } disco_depthwise_mve_t;
 
-/* Whether a patch holds four windows: then its columns are 2 apart and two rows are computed together. */
-DISCO_VARIANT bool disco_has_four_windows(const disco_window_t *w) {
-    return w->kernel_h < DISCO_PATCH && w->kernel_w < DISCO_PATCH && w->stride_h == 1 && w->stride_w == 1 &&
-           w->dilation_h == 1;
+/* The eight outputs of a channel that are computed together. */
+typedef struct {
+    bool four_windows; /* two patches of two rows of two; else eight patches in a row */
+    size_t rows, columns;
+    size_t step;   /* bytes from a patch, or two of them side by side, to the next */
+    size_t second; /* of four windows: bytes from the first patch to the second */
+} disco_tile_mve_t;
+
+DISCO_VARIANT disco_tile_mve_t disco_tile_of_mve(const disco_window_t *w, const disco_output_t *out) {
+    const disco_tile_mve_t one_row = {false, 1, 8, w->stride_w * DISCO_STRIP_COLUMN, 0};
+    const disco_tile_mve_t wide = {true, 2, 4, 4 * DISCO_STRIP_COLUMN, 2 * DISCO_STRIP_COLUMN};
+    const size_t strip = (out->width + 2u) * DISCO_STRIP_COLUMN;
+    const disco_tile_mve_t tall = {true, 4, 2, 2 * DISCO_STRIP_COLUMN, strip};
+    if (w->kernel_h == DISCO_PATCH || w->kernel_w == DISCO_PATCH || w->stride_h > 1 || w->stride_w > 1 ||
+        w->dilation_h > 1) {
+        return one_row;
+    }
+    return out->height > 2 && out->width % 4u == 1 ? tall : wide;
 }
 
 DISCO_VARIANT void disco_pad_columns_mve(int8_t *strip, size_t columns, int8x16_t zero_points) {
@@ -98,84 +113,113 @@ DISCO_VARIANT void disco_fill_strip_mve(const disco_depthwise_mve_t *op, const d
     disco_pad_columns_mve(strip + (before + inside) * DISCO_STRIP_COLUMN, columns - before - inside, zero_points);
 }
 
-/* Moves the addresses of the columns of a patch on by `step` bytes and loads it. */
+/* Moves the addresses of the columns of a patch on by `step` bytes and loads it. In assembly, because to the compiler the intrinsic
+ * reads no memory. */
 DISCO_VARIANT int8x16_t disco_next_patch_mve(uint32x4_t *patch, size_t step) {
-    if (step == 2 * DISCO_STRIP_COLUMN) {
-        return vreinterpretq_s8_s32(vldrwq_gather_base_wb_s32(patch, 2 * DISCO_STRIP_COLUMN));
+    int8x16_t values;
+    if (__builtin_constant_p(step) && step < 512) {
+        __asm__ volatile("vldrw.u32 %q0, [%q1, %2]!" : "=&w"(values), "+w"(*patch) : "i"(step) : "memory");
+    } else {
+        *patch = vaddq_n_u32(*patch, step);
+        __asm__ volatile("vldrw.u32 %q0, [%q1]" : "=&w"(values) : "w"(*patch) : "memory");
     }
-    *patch = vaddq_n_u32(*patch, step);
-    return vreinterpretq_s8_s32(vldrwq_gather_base_s32(*patch, 0));
+    return values;
 }
 
-/* Two rows of four outputs. `weights`: as they are, one row down, one column to the right, both. */
-DISCO_VARIANT int16x8_t disco_two_rows_mve(const disco_requantise_mve_t *op, uint32x4_t *patch,
-                                           const int8x16_t weights[4], disco_channel_mve_t channel) {
-    const int8x16_t left = disco_next_patch_mve(patch, 2 * DISCO_STRIP_COLUMN);
-    const int8x16_t right = disco_next_patch_mve(patch, 2 * DISCO_STRIP_COLUMN);
-    const int32x4_t upper =
-        disco_four_dots_mve(left, weights[0], left, weights[2], right, weights[0], right, weights[2]);
-    const int32x4_t lower =
-        disco_four_dots_mve(left, weights[1], left, weights[3], right, weights[1], right, weights[3]);
+/* The patch `distance` bytes behind another one. */
+DISCO_VARIANT int8x16_t disco_second_patch_mve(uint32x4_t patch, size_t distance) {
+    int8x16_t values;
+    if (__builtin_constant_p(distance) && distance < 512) {
+        __asm__ volatile("vldrw.u32 %q0, [%q1, %2]" : "=&w"(values) : "w"(patch), "i"(distance) : "memory");
+    } else {
+        const uint32x4_t other = vaddq_n_u32(patch, distance);
+        __asm__ volatile("vldrw.u32 %q0, [%q1]" : "=&w"(values) : "w"(other) : "memory");
+    }
+    return values;
+}
+
+/* Four windows of each of two patches. `weights`: as they are, one row down, one column to the right, both. */
+DISCO_VARIANT int16x8_t disco_two_patches_mve(const disco_requantise_mve_t *op, uint32x4_t *patch,
+                                              const disco_tile_mve_t *tile, const int8x16_t weights[4],
+                                              disco_channel_mve_t channel) {
+    const int8x16_t a = disco_next_patch_mve(patch, tile->step), b = disco_second_patch_mve(*patch, tile->second);
+    const int32x4_t upper = disco_four_dots_mve(a, weights[0], a, weights[2], b, weights[0], b, weights[2]);
+    const int32x4_t lower = disco_four_dots_mve(a, weights[1], a, weights[3], b, weights[1], b, weights[3]);
     return disco_narrow_mve(disco_scale_channel_mve(upper, channel, op), disco_scale_channel_mve(lower, channel, op),
                             op);
 }
 
-/* Four outputs of one row, whose patches are `step` apart. */
+/* Four outputs of one row. */
 DISCO_VARIANT int32x4_t disco_four_patches_mve(uint32x4_t *patch, size_t step, int8x16_t weights) {
     const int8x16_t patch0 = disco_next_patch_mve(patch, step), patch1 = disco_next_patch_mve(patch, step);
     const int8x16_t patch2 = disco_next_patch_mve(patch, step), patch3 = disco_next_patch_mve(patch, step);
     return disco_four_dots_mve(patch0, weights, patch1, weights, patch2, weights, patch3, weights);
 }
 
-/* Eight outputs of one row. */
-DISCO_VARIANT int16x8_t disco_one_row_mve(const disco_requantise_mve_t *op, uint32x4_t *patch, size_t step,
-                                          int8x16_t weights, disco_channel_mve_t channel) {
-    const int32x4_t first = disco_four_patches_mve(patch, step, weights);
-    const int32x4_t second = disco_four_patches_mve(patch, step, weights);
+DISCO_VARIANT int16x8_t disco_depthwise_tile_mve(const disco_requantise_mve_t *op, uint32x4_t *patch,
+                                                 const disco_tile_mve_t *tile, const int8x16_t weights[4],
+                                                 disco_channel_mve_t channel) {
+    if (tile->four_windows) {
+        return disco_two_patches_mve(op, patch, tile, weights, channel);
+    }
+    const int32x4_t first = disco_four_patches_mve(patch, tile->step, weights[0]);
+    const int32x4_t second = disco_four_patches_mve(patch, tile->step, weights[0]);
     return disco_narrow_mve(disco_scale_channel_mve(first, channel, op), disco_scale_channel_mve(second, channel, op),
                             op);
 }
 
-/* One output channel of the rows of a strip; `rows` is 1 or, where a patch has four windows, 2. */
-DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, const int8_t *strip, int8_t *out,
-                                               const disco_output_t *view, size_t rows, const int8_t *weights,
-                                               disco_channel_mve_t channel) {
-    const bool two_rows = disco_has_four_windows(&op->window);
-    const size_t columns = two_rows ? 4 : 8, step = (two_rows ? 2 : op->window.stride_w) * DISCO_STRIP_COLUMN;
-    /* Lane 2 i + k of the results: column i of row k, or column i + 4 k of the only row. */
-    const uint16x8_t lanes = vidupq_n_u16(0, 1), second = vandq_u16(lanes, vdupq_n_u16(1));
-    const uint16x8_t lane_columns = vmlaq_n_u16(vshrq_n_u16(lanes, 1), second, two_rows ? 0 : 4);
-    const uint16x8_t places = vmlaq_n_u16(vmulq_n_u16(lane_columns, view->stride), second,
-                                          (uint16_t)(two_rows ? view->width * view->stride : 0));
-    const mve_pred16_t row_lanes = two_rows && rows == 1 ? 0x3333 : 0xFFFF;
-    const size_t whole = row_lanes == 0xFFFF ? view->width / columns * columns : 0;
+/* Where lane 2 i + k of a tile is in the output: output i of the upper or lower rows of the patches, or of the first or second four
+ * of the only row. */
+typedef struct {
+    uint16x8_t rows, columns;
+} disco_lanes_mve_t;
+
+DISCO_VARIANT disco_lanes_mve_t disco_tile_lanes_mve(const disco_tile_mve_t *tile) {
+    const uint16x8_t lanes = vidupq_n_u16(0, 1), one = vdupq_n_u16(1);
+    const uint16x8_t i = vshrq_n_u16(lanes, 1), k = vandq_u16(lanes, one);
+    const disco_lanes_mve_t single = {vdupq_n_u16(0), vmlaq_n_u16(i, k, 4)}, wide = {k, i};
+    const disco_lanes_mve_t tall = {vmlaq_n_u16(k, vshrq_n_u16(lanes, 2), 2), vandq_u16(i, one)};
+    return tile->rows == 1 ? single : tile->rows == 2 ? wide : tall;
+}
+
+/* One output channel of `rows` rows, as many as the tile has or fewer. */
+DISCO_VARIANT void disco_depthwise_channel_mve(const disco_depthwise_mve_t *op, const disco_tile_mve_t *tile,
+                                               const int8_t *strip, int8_t *out, const disco_output_t *view,
+                                               size_t rows, const int8_t *weights, disco_channel_mve_t channel) {
+    const disco_lanes_mve_t lanes = disco_tile_lanes_mve(tile);
+    const uint16x8_t places =
+        vmlaq_n_u16(vmulq_n_u16(lanes.columns, view->stride), lanes.rows, (uint16_t)(view->width * view->stride));
+    const size_t whole = rows == tile->rows ? view->width / tile->columns * tile->columns : 0;
     const int8x16_t moved[4] = {vldrbq_s8(weights + DISCO_PATCH_MOVE), vldrbq_s8(weights + DISCO_PATCH_MOVE - 1),
                                 vldrbq_s8(weights + DISCO_PATCH_MOVE - DISCO_PATCH), vldrbq_s8(weights)};
-    uint32x4_t patch = vaddq_n_u32(vshlq_n_u32(vidupq_n_u32(0, 1), 6), (uint32_t)(uintptr_t)strip - (uint32_t)step);
-    for (size_t x = 0; x < whole; x += columns, out += columns * view->stride) {
-        vstrbq_scatter_offset_s16(out, places,
-                                  two_rows ? disco_two_rows_mve(&op->requantise, &patch, moved, channel)
-                                           : disco_one_row_mve(&op->requantise, &patch, step, moved[0], channel));
+    const size_t step = tile->columns * view->stride;
+    uint32x4_t patch =
+        vaddq_n_u32(vshlq_n_u32(vidupq_n_u32(0, 1), 6), (uint32_t)(uintptr_t)strip - (uint32_t)tile->step);
+    for (size_t x = 0; x < whole; x += tile->columns, out += step) {
+        vstrbq_scatter_offset_s16(out, places, disco_depthwise_tile_mve(&op->requantise, &patch, tile, moved, channel));
     }
-    for (size_t x = whole; x < view->width; x += columns, out += columns * view->stride) {
-        const mve_pred16_t there = vcmphiq_u16(vdupq_n_u16((uint16_t)(view->width - x)), lane_columns) & row_lanes;
+    for (size_t x = whole; x < view->width; x += tile->columns, out += step) {
+        const mve_pred16_t column_lanes = vcmphiq_u16(vdupq_n_u16((uint16_t)(view->width - x)), lanes.columns);
+        const mve_pred16_t there = vcmphiq_m_u16(vdupq_n_u16((uint16_t)rows), lanes.rows, column_lanes);
         vstrbq_scatter_offset_p_s16(out, places,
-                                    two_rows ? disco_two_rows_mve(&op->requantise, &patch, moved, channel)
-                                             : disco_one_row_mve(&op->requantise, &patch, step, moved[0], channel),
-                                    there);
+                                    disco_depthwise_tile_mve(&op->requantise, &patch, tile, moved, channel), there);
     }
 }
 
-DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, const disco_input_t *in,
-                                            const disco_output_t *out, int8_t *scratch, size_t y, size_t rows) {
+DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, const disco_tile_mve_t *tile,
+                                            const disco_input_t *in, const disco_output_t *out, int8_t *scratch,
+                                            size_t y, size_t rows) {
     int8_t *const strip = scratch + DISCO_MVE_BYTES;
     const size_t multiplier = op->depth_multiplier, channels = out->channels / multiplier;
     for (size_t first = 0; first < channels; first += DISCO_MVE_BYTES) {
         const size_t count = channels - first < DISCO_MVE_BYTES ? channels - first : DISCO_MVE_BYTES;
-        disco_fill_strip_mve(op, in, strip, scratch, y, rows, out->width, first, count);
+        disco_fill_strip_mve(op, in, strip, scratch, y, rows < 2 ? rows : 2, out->width, first, count);
+        if (rows > 2) {
+            disco_fill_strip_mve(op, in, strip + tile->second, scratch, y + 2, rows - 2, out->width, first, count);
+        }
         for (size_t c = first * multiplier; c < (first + count) * multiplier; c++) {
             const disco_channel_mve_t channel = {op->channels[3 * c], op->channels[3 * c + 1], op->channels[3 * c + 2]};
-            disco_depthwise_channel_mve(op, strip + (c / multiplier - first) * DISCO_PATCH,
+            disco_depthwise_channel_mve(op, tile, strip + (c / multiplier - first) * DISCO_PATCH,
                                         disco_output_pixel(out, y, 0) + c, out, rows, op->weights + c * DISCO_MVE_BYTES,
                                         channel);
         }
@@ -184,13 +228,13 @@ DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, con
 
 DISCO_VARIANT void disco_depthwise_mve(const disco_depthwise_mve_t *op, const disco_input_t *in,
                                        const disco_output_t *out, void *scratch, uint16_t row_begin, uint16_t row_end) {
-    const size_t together = disco_has_four_windows(&op->window) ? 2 : 1;
+    const disco_tile_mve_t tile = disco_tile_of_mve(&op->window, out);
     size_t y = row_begin;
-    for (; y + together <= row_end; y += together) {
-        disco_depthwise_rows_mve(op, in, out, scratch, y, together);
+    for (; y + tile.rows <= row_end; y += tile.rows) {
+        disco_depthwise_rows_mve(op, &tile, in, out, scratch, y, tile.rows);
     }
     if (y < row_end) {
-        disco_depthwise_rows_mve(op, in, out, scratch, y, 1);
+        disco_depthwise_rows_mve(op, &tile, in, out, scratch, y, row_end - y);
     }
 }
 
