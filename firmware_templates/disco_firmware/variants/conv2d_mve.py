@@ -83,7 +83,7 @@ class Conv2DMve(Variant):
         looped = _vectors(op) > UNROLLED
         pair = 14 * _vectors(op) + looped * (2 * ((_vectors(op) - 1) // 8) + 1) + 4
         pair += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
-        pair += 7 + 2 * (out.channels % GROUP > 0)
+        pair += 7 + 2 * (out.channels % GROUP > 0) - _moved_by_loads(layer)
         total = runs * groups * (-(-length // 2) * pair + 20)
         if not _is_direct(layer):
             total += out.height * _strip_instructions(layer)
@@ -109,6 +109,14 @@ def _is_direct(layer: Layer) -> bool:
     """Whether pixels are read where they are."""
     w = _op(layer).window
     return (w.kernel_h, w.kernel_w, w.pad_top, w.pad_left) == (1, 1, 0, 0) and layer.inputs[0].channels % VECTOR == 0
+
+
+def _moved_by_loads(layer: Layer) -> int:
+    """Pointers that the last loads of a dot product take where the next one begins."""
+    op, view = _op(layer), layer.inputs[0]
+    step = op.window.stride_w * view.stride if _is_direct(layer) else _strip(layer)[1] * op.window.kernel_h * view.channels
+    values = abs(2 * step - VECTOR * (_vectors(op) - 1)) < 128
+    return (_vectors(op) <= 8) + 2 * (values and _vectors(op) <= UNROLLED)
 
 
 def _strip(layer: Layer) -> tuple[int, int]:

@@ -40,24 +40,26 @@ DISCO_VARIANT void disco_convolve_group_mve(const disco_conv2d_mve_t *op, disco_
     const uint16x8_t places =
         vaddq_u16(vshrq_n_u16(lanes, 1), vmulq_n_u16(vandq_u16(lanes, vdupq_n_u16(1)), (uint16_t)runs.out_step));
     const mve_pred16_t written = vctp16q(2 * channels);
-    const size_t read = (size_t)op->vectors * DISCO_MVE_BYTES;
+    const int32_t read = (int32_t)(op->vectors * DISCO_MVE_BYTES), move = (int32_t)(2 * runs.step) - read;
     const int8_t *value0 = runs.values, *value1 = runs.values + runs.step;
-    size_t advance = 2 - runs.count % 2; /* of an odd number the second one is computed twice */
-    for (size_t pairs = (runs.count + 1) / 2; pairs > 0; pairs--) {
-        int32x4_t first, second;
-        disco_dot_2x4_mve(&value0, &value1, &weights, op->vectors, &first, &second);
-        const int16x8_t result = disco_narrow_mve(disco_scale_mve(first, &group, &op->requantise),
-                                                  disco_scale_mve(second, &group, &op->requantise), &op->requantise);
-        if (channels >= 4) {
-            vstrbq_scatter_offset_s16(runs.out, places, result);
-        } else {
-            vstrbq_scatter_offset_p_s16(runs.out, places, result, written);
+    /* After the pairs of an odd number comes another one that begins a run earlier. */
+    for (size_t round = 0; round <= runs.count % 2; round++) {
+        for (size_t pairs = round == 0 ? runs.count / 2 : 1; pairs > 0; pairs--) {
+            int32x4_t first, second;
+            disco_dot_2x4_mve(&value0, &value1, move, &weights, -4 * read, op->vectors, &first, &second);
+            const int16x8_t result =
+                disco_narrow_mve(disco_scale_mve(first, &group, &op->requantise),
+                                 disco_scale_mve(second, &group, &op->requantise), &op->requantise);
+            if (channels >= 4) {
+                vstrbq_scatter_offset_s16(runs.out, places, result);
+            } else {
+                vstrbq_scatter_offset_p_s16(runs.out, places, result, written);
+            }
+            runs.out += 2 * runs.out_step;
         }
-        value0 += advance * runs.step - read;
-        value1 += advance * runs.step - read;
-        weights -= 4 * read;
-        runs.out += advance * runs.out_step;
-        advance = 2;
+        value0 -= runs.step;
+        value1 -= runs.step;
+        runs.out -= runs.out_step;
     }
 }
 

@@ -22,8 +22,7 @@ DISCO_VARIANT void disco_connect_pixel_mve(const disco_fully_connected_mve_t *op
         const disco_channels_mve_t evens = disco_load_channels_mve(constants);
         const disco_channels_mve_t odds = disco_load_channels_mve(constants + 12);
         int32x4_t even, odd;
-        disco_dot_1x8_mve(&values, &weights, op->vectors, &even, &odd);
-        values -= (size_t)op->vectors * DISCO_MVE_BYTES;
+        disco_dot_1x8_mve(&values, -(int32_t)(op->vectors * DISCO_MVE_BYTES), &weights, 0, op->vectors, &even, &odd);
         const int16x8_t result = disco_narrow_mve(disco_scale_mve(even, &evens, &op->requantise),
                                                   disco_scale_mve(odd, &odds, &op->requantise), &op->requantise);
         if (channels % 8 == 0) {

@@ -131,56 +131,56 @@ DISCO_VARIANT int32x4_t disco_four_dots_mve(int8x16_t values0, int8x16_t weights
     return sums;
 }
 
-#define DISCO_MVE_LOAD(vector, pointer) "vldrb.8 %q[" vector "], [%[" pointer "]], #16\n\t"
-#define DISCO_MVE_LOAD_WEIGHTS(vector)  "vldrw.32 %q[" vector "], [%[weights]], #16\n\t"
+#define DISCO_MVE_LOAD(vector, pointer, move) "vldrb.8 %q[" vector "], [%[" pointer "]], #" move "\n\t"
+#define DISCO_MVE_LOAD_WEIGHTS(vector, move) "vldrw.32 %q[" vector "], [%[weights]], #" move "\n\t"
 #define DISCO_MVE_ADD(accumulate, sum, x, y) "vmladav" accumulate ".s8 " sum ", %q[" x "], %q[" y "]\n\t"
 /* Two vectors of four sums. */
-#define DISCO_MVE_COLLECT(vector, sum0, sum1, sum2, sum3)        \
+#define DISCO_MVE_COLLECT(vector, sum0, sum1, sum2, sum3)                  \
     "vmov %q[" vector "][2], %q[" vector "][0], " sum0 ", " sum2 "\n\t" \
     "vmov %q[" vector "][3], %q[" vector "][1], " sum1 ", " sum3 "\n\t"
 
-/* One vector of values of two pixels and of the weights of four channels. Loads and multiplications alternate, so that a core
- * with two pipelines overlaps them. */
-#define DISCO_MVE_STEP_2X4(accumulate)              \
-    DISCO_MVE_LOAD("first", "pixel0")               \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_LOAD("second", "pixel1")              \
-    DISCO_MVE_ADD(accumulate, "r0", "first", "even") \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r8", "second", "even") \
-    DISCO_MVE_ADD(accumulate, "r2", "first", "odd") \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_ADD(accumulate, "r10", "second", "odd") \
-    DISCO_MVE_ADD(accumulate, "r4", "first", "even") \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r12", "second", "even") \
-    DISCO_MVE_ADD(accumulate, "r6", "first", "odd") \
+/* One vector of values of two pixels and of the weights of four channels. Loads and multiplications alternate, so that a core with
+ * two pipelines overlaps them. */
+#define DISCO_MVE_STEP_2X4(accumulate, values_move, weights_move) \
+    DISCO_MVE_LOAD("first", "pixel0", values_move)                \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_LOAD("second", "pixel1", values_move)               \
+    DISCO_MVE_ADD(accumulate, "r0", "first", "even")              \
+    DISCO_MVE_LOAD_WEIGHTS("odd", "16")                           \
+    DISCO_MVE_ADD(accumulate, "r8", "second", "even")             \
+    DISCO_MVE_ADD(accumulate, "r2", "first", "odd")               \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_ADD(accumulate, "r10", "second", "odd")             \
+    DISCO_MVE_ADD(accumulate, "r4", "first", "even")              \
+    DISCO_MVE_LOAD_WEIGHTS("odd", weights_move)                   \
+    DISCO_MVE_ADD(accumulate, "r12", "second", "even")            \
+    DISCO_MVE_ADD(accumulate, "r6", "first", "odd")               \
     DISCO_MVE_ADD(accumulate, "lr", "second", "odd")
-#define DISCO_MVE_COLLECT_2X4                              \
-    DISCO_MVE_COLLECT("first", "r0", "r2", "r4", "r6")     \
+#define DISCO_MVE_COLLECT_2X4                          \
+    DISCO_MVE_COLLECT("first", "r0", "r2", "r4", "r6") \
     DISCO_MVE_COLLECT("second", "r8", "r10", "r12", "lr")
 
 /* One vector of values of one pixel and of the weights of eight channels. */
-#define DISCO_MVE_STEP_1X8(accumulate)              \
-    DISCO_MVE_LOAD("first", "pixel0")               \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r0", "first", "even") \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_ADD(accumulate, "r2", "first", "odd") \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r4", "first", "even") \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_ADD(accumulate, "r6", "first", "odd") \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r8", "first", "even") \
-    DISCO_MVE_LOAD_WEIGHTS("even")                  \
-    DISCO_MVE_ADD(accumulate, "r10", "first", "odd") \
-    DISCO_MVE_LOAD_WEIGHTS("odd")                   \
-    DISCO_MVE_ADD(accumulate, "r12", "first", "even") \
+#define DISCO_MVE_STEP_1X8(accumulate, values_move, weights_move) \
+    DISCO_MVE_LOAD("first", "pixel0", values_move)                \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_LOAD_WEIGHTS("odd", "16")                           \
+    DISCO_MVE_ADD(accumulate, "r0", "first", "even")              \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_ADD(accumulate, "r2", "first", "odd")               \
+    DISCO_MVE_LOAD_WEIGHTS("odd", "16")                           \
+    DISCO_MVE_ADD(accumulate, "r4", "first", "even")              \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_ADD(accumulate, "r6", "first", "odd")               \
+    DISCO_MVE_LOAD_WEIGHTS("odd", "16")                           \
+    DISCO_MVE_ADD(accumulate, "r8", "first", "even")              \
+    DISCO_MVE_LOAD_WEIGHTS("even", "16")                          \
+    DISCO_MVE_ADD(accumulate, "r10", "first", "odd")              \
+    DISCO_MVE_LOAD_WEIGHTS("odd", weights_move)                   \
+    DISCO_MVE_ADD(accumulate, "r12", "first", "even")             \
     DISCO_MVE_ADD(accumulate, "lr", "first", "odd")
-#define DISCO_MVE_COLLECT_1X8                              \
-    DISCO_MVE_COLLECT("first", "r0", "r4", "r8", "r12")    \
+#define DISCO_MVE_COLLECT_1X8                            \
+    DISCO_MVE_COLLECT("first", "r0", "r4", "r8", "r12") \
     DISCO_MVE_COLLECT("second", "r2", "r6", "r10", "lr")
 
 /* As many vectors as the assembler writes out one after the other; of more, eight at a time. */
@@ -190,54 +190,67 @@ DISCO_VARIANT int32x4_t disco_four_dots_mve(int8x16_t values0, int8x16_t weights
 #define DISCO_MVE_16_LINES "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
 #define DISCO_MVE_64_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES DISCO_MVE_16_LINES
 #define DISCO_MVE_ROOM     DISCO_MVE_64_LINES DISCO_MVE_64_LINES DISCO_MVE_64_LINES DISCO_MVE_64_LINES
-#define DISCO_MVE_OPERANDS                                                                    \
+#define DISCO_MVE_OPERANDS                                                                           \
     [pixel0] "+r"(*pixel0), [pixel1] "+r"(*pixel1), [weights] "+r"(*weights), [first] "=&w"(*first), \
-    [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd)
+        [second] "=&w"(*second), [even] "=&w"(even), [odd] "=&w"(odd)
 #define DISCO_MVE_CLOBBERED "r0", "r2", "r4", "r6", "r8", "r10", "r12", "lr", "cc", "memory"
-/* The first vector begins the sums. */
-#define DISCO_MVE_DOT(step, collect)                                            \
-    if (__builtin_constant_p(vectors) && vectors <= DISCO_MVE_UNROLLED) {       \
-        __asm__(DISCO_MVE_ROOM step("")                                         \
-                ".rept %c[more]\n\t" step("a") ".endr\n\t" collect              \
-                : DISCO_MVE_OPERANDS                                            \
-                : [more] "i"(vectors - 1)                                       \
-                : DISCO_MVE_CLOBBERED);                                         \
-    } else if (__builtin_constant_p(vectors)) {                                 \
-        uint32_t rounds = (vectors - 1) / 8;                                    \
-        __asm__(DISCO_MVE_ROOM step("")                                         \
-                ".rept %c[more]\n\t" step("a") ".endr\n"                        \
-                "1:\n\t"                                                        \
-                ".rept 8\n\t" step("a") ".endr\n\t"                             \
-                "subs %[rounds], %[rounds], #1\n\t"                             \
-                "bne 1b\n\t" collect                                            \
-                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                     \
-                : [more] "i"((vectors - 1) % 8)                                 \
-                : DISCO_MVE_CLOBBERED);                                         \
-    } else {                                                                    \
-        uint32_t rounds = vectors - 1;                                          \
-        __asm__(step("")                                                        \
-                "cmp %[rounds], #0\n\t"                                         \
-                "beq 2f\n"                                                      \
-                "1:\n\t" step("a")                                              \
-                "subs %[rounds], %[rounds], #1\n\t"                             \
-                "bne 1b\n"                                                      \
-                "2:\n\t" collect                                                \
-                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                     \
-                :                                                               \
-                : DISCO_MVE_CLOBBERED);                                         \
-    }
+/* The first vector begins the sums; the last one takes the pointers where they are wanted, if a load can. */
+#define DISCO_MVE_DOT(step, collect)                                                                 \
+    const int32_t values_last = values_move + 16, weights_last = weights_move + 16;                  \
+    if (__builtin_constant_p(vectors) && vectors <= DISCO_MVE_UNROLLED) {                            \
+        const bool values_fit = __builtin_constant_p(values_last) && values_last > -128 && values_last < 128;       \
+        const bool weights_fit = __builtin_constant_p(weights_last) && weights_last > -512 && weights_last < 512;   \
+        __asm__(DISCO_MVE_ROOM ".if %c[more] == 0\n\t" step("", "%c[values_last]", "%c[weights_last]") \
+                ".else\n\t" step("", "16", "16")                                                     \
+                ".rept %c[more] - 1\n\t" step("a", "16", "16") ".endr\n\t"                           \
+                step("a", "%c[values_last]", "%c[weights_last]")                                     \
+                ".endif\n\t" collect                                                                 \
+                : DISCO_MVE_OPERANDS                                                                 \
+                : [more] "i"(vectors - 1), [values_last] "i"(values_fit ? values_last : 16),         \
+                  [weights_last] "i"(weights_fit ? weights_last : 16)                                \
+                : DISCO_MVE_CLOBBERED);                                                              \
+        values_move = values_fit ? 0 : values_move;                                                  \
+        weights_move = weights_fit ? 0 : weights_move;                                               \
+    } else if (__builtin_constant_p(vectors)) {                                                      \
+        uint32_t rounds = (vectors - 1) / 8;                                                         \
+        __asm__(DISCO_MVE_ROOM step("", "16", "16")                                                  \
+                ".rept %c[more]\n\t" step("a", "16", "16") ".endr\n"                                 \
+                "1:\n\t"                                                                             \
+                ".rept 8\n\t" step("a", "16", "16") ".endr\n\t"                                      \
+                "subs %[rounds], %[rounds], #1\n\t"                                                  \
+                "bne 1b\n\t" collect                                                                 \
+                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                                          \
+                : [more] "i"((vectors - 1) % 8)                                                      \
+                : DISCO_MVE_CLOBBERED);                                                              \
+    } else {                                                                                         \
+        uint32_t rounds = vectors - 1;                                                               \
+        __asm__(step("", "16", "16")                                                                 \
+                "cmp %[rounds], #0\n\t"                                                              \
+                "beq 2f\n"                                                                           \
+                "1:\n\t" step("a", "16", "16")                                                       \
+                "subs %[rounds], %[rounds], #1\n\t"                                                  \
+                "bne 1b\n"                                                                           \
+                "2:\n\t" collect                                                                     \
+                : DISCO_MVE_OPERANDS, [rounds] "+r"(rounds)                                          \
+                :                                                                                    \
+                : DISCO_MVE_CLOBBERED);                                                              \
+    }                                                                                                \
+    *pixel0 += values_move;                                                                          \
+    *pixel1 += values_move;                                                                          \
+    *weights += weights_move;
 
-/* Dot products over `vectors` x 16 values of two pixels with four output channels, of weights [vector][channel][16]. The
- * pointers move on behind what was read. */
-DISCO_VARIANT void disco_dot_2x4_mve(const int8_t **pixel0, const int8_t **pixel1, const int8_t **weights, uint32_t vectors,
-                                     int32x4_t *first, int32x4_t *second) {
+/* Dot products over `vectors` x 16 values of two pixels with four output channels, of weights [vector][channel][16]. The pointers
+ * move on behind what was read, and from there by the moves. */
+DISCO_VARIANT void disco_dot_2x4_mve(const int8_t **pixel0, const int8_t **pixel1, int32_t values_move,
+                                     const int8_t **weights, int32_t weights_move, uint32_t vectors, int32x4_t *first,
+                                     int32x4_t *second) {
     int8x16_t even, odd;
     DISCO_MVE_DOT(DISCO_MVE_STEP_2X4, DISCO_MVE_COLLECT_2X4)
 }
 
 /* The same of one pixel with eight output channels: `first` gets those of even, `second` those of odd number. */
-DISCO_VARIANT void disco_dot_1x8_mve(const int8_t **pixel0, const int8_t **weights, uint32_t vectors, int32x4_t *first,
-                                     int32x4_t *second) {
+DISCO_VARIANT void disco_dot_1x8_mve(const int8_t **pixel0, int32_t values_move, const int8_t **weights, int32_t weights_move,
+                                     uint32_t vectors, int32x4_t *first, int32x4_t *second) {
     int8x16_t even, odd;
     const int8_t *none = NULL, **pixel1 = &none;
     DISCO_MVE_DOT(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8)
