@@ -1,10 +1,10 @@
 /*
- * Runs the Helium kernels on the cases of cases.bin and writes their whole output buffers to results.bin. The first input ends
- * with a memory, the second (or else the first array) with another one: a byte read beyond is a fault. Guard bytes surround
- * what is written. The format is that of tests/helpers/variant_mve.py.
+ * Runs the Helium kernels on the cases of cases.bin and writes their whole output buffers to results.bin. The first
+ * input ends with a memory, the second (or else the first array) with another one: a byte read beyond is a fault. Guard
+ * bytes surround what is written. The format is that of tests/helpers/variant_mve.py.
  *
- * With VARIANT_CASES, a file made by that module, the kernels are called as generated code calls them: everything is constant
- * but the rows, and the compiler specialises each call.
+ * With VARIANT_CASES, a file made by that module, the kernels are called as generated code calls them: everything is
+ * constant but the rows, and the compiler specialises each call.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* Vector table and reset of a test program on an emulated Cortex-M55: vector registers on, .bss cleared, semihosting opened. Newlib's own start
- * code asks the emulator where stack and heap are, and gets no useful answer on this board. */
+/* Vector table and reset of a test program on an emulated Cortex-M55: vector registers on, .bss cleared, semihosting
+ * opened. Newlib's own start code asks the emulator where stack and heap are, and gets no useful answer on this
+ * board. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

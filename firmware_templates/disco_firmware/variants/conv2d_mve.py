@@ -84,7 +84,8 @@ class Conv2DMve(Variant):
         pair = 14 * _vectors(op) + looped * (2 * ((_vectors(op) - 1) // 8) + 1) + 4
         pair += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         pair += 7 + 2 * (out.channels % GROUP > 0) - _moved_by_loads(layer)
-        total = runs * groups * (-(-length // 2) * pair + 20)
+        begin = (20 if dense else 40 if _vectors(op) <= 8 else 28) + 16 * (length % 2)
+        total = runs * groups * (-(-length // 2) * pair + begin)
         if not _is_direct(layer):
             total += out.height * _strip_instructions(layer)
         return total
@@ -93,7 +94,7 @@ class Conv2DMve(Variant):
         """The unrolled dot product once or, with a last group of fewer channels, twice."""
         steps = min(_vectors(_op(layer)), UNROLLED)
         loops = 2 if layer.output.channels % GROUP and layer.output.channels > GROUP else 1
-        return loops * (56 * steps + 250) + (0 if _is_direct(layer) else 900)
+        return loops * (56 * steps + 350) + (0 if _is_direct(layer) else 1300)
 
 
 def _op(layer: Layer) -> Conv2D:
@@ -114,7 +115,9 @@ def _is_direct(layer: Layer) -> bool:
 def _moved_by_loads(layer: Layer) -> int:
     """Pointers that the last loads of a dot product take where the next one begins."""
     op, view = _op(layer), layer.inputs[0]
-    step = op.window.stride_w * view.stride if _is_direct(layer) else _strip(layer)[1] * op.window.kernel_h * view.channels
+    step = (
+        op.window.stride_w * view.stride if _is_direct(layer) else _strip(layer)[1] * op.window.kernel_h * view.channels
+    )
     values = abs(2 * step - VECTOR * (_vectors(op) - 1)) < 128
     return (_vectors(op) <= 8) + 2 * (values and _vectors(op) <= UNROLLED)
 
@@ -145,7 +148,7 @@ def _strip_instructions(layer: Layer) -> int:
     columns, _ = _strip(layer)
     at_once = _spread(layer)[1] if view.channels == view.stride else 1
     if at_once > 1:
-        row = -(-columns // at_once) * 5 + 20
+        row = -(-columns // at_once) * 5 + 35
     else:
         row = columns * (-(-view.channels // VECTOR) * (3 if view.channels % VECTOR == 0 else 7) + 1) + 8
     return int(op.window.kernel_h * row)

@@ -2,8 +2,8 @@
  * CONV_2D with Helium, as products of vectors of 16 int8.
  *
  * For each output row the input rows of its windows are laid out anew in a strip [column][kernel row][channel], padding
- * included, so that each window is one run of memory, which neighbouring windows share in part. A 1x1 convolution of whole
- * vectors needs no strip: there the pixels themselves are the runs.
+ * included, so that each window is one run of memory, which neighbouring windows share in part. A 1x1 convolution of
+ * whole vectors needs no strip: there the pixels themselves are the runs.
  */
 #ifndef DISCO_VARIANTS_CONV2D_MVE_H
 #define DISCO_VARIANTS_CONV2D_MVE_H
@@ -141,20 +141,19 @@ DISCO_VARIANT void disco_fill_mve(int8_t *bytes, size_t count, int8_t value) {
 
 /* One kernel row of the strip, from input row `row`, or of zero points when that is NULL. */
 DISCO_VARIANT void disco_fill_strip_row_mve(const disco_conv2d_mve_t *op, const disco_input_t *in,
-                                            const disco_strip_mve_t *strip, int8_t *start, const int8_t *row) {
+                                            disco_strip_mve_t strip, int8_t *start, const int8_t *row) {
     const disco_window_t *const w = &op->window;
     if (row == NULL) {
-        for (size_t i = 0; i < strip->columns; i++, start += strip->column_bytes) {
+        for (size_t i = 0; i < strip.columns; i++, start += strip.column_bytes) {
             disco_fill_mve(start, in->channels, (int8_t)op->input_zero_point);
         }
         return;
     }
-    if (strip->shared) {
-        disco_copy_pixels_mve(op, in, start + strip->before * strip->column_bytes, row, strip->inside,
-                              strip->column_bytes);
+    if (strip.shared) {
+        disco_copy_pixels_mve(op, in, start + strip.before * strip.column_bytes, row, strip.inside, strip.column_bytes);
         return;
     }
-    for (size_t i = 0; i < strip->columns; i++, start += strip->column_bytes) {
+    for (size_t i = 0; i < strip.columns; i++, start += strip.column_bytes) {
         const int32_t x = (int32_t)(i / w->kernel_w * w->stride_w + i % w->kernel_w * w->dilation_w) - w->pad_left;
         if (x >= 0 && x < in->width) {
             disco_copy_pixel_mve(start, row + (size_t)x * in->stride, in->channels);
@@ -164,10 +163,10 @@ DISCO_VARIANT void disco_fill_strip_row_mve(const disco_conv2d_mve_t *op, const 
 
 /* The whole strip of output row y. What lies left and right of the input stays as the first row of all leaves it. */
 DISCO_VARIANT void disco_fill_conv_strip_mve(const disco_conv2d_mve_t *op, const disco_input_t *in,
-                                             const disco_strip_mve_t *strip, int8_t *bytes, size_t y) {
+                                             disco_strip_mve_t strip, int8_t *bytes, size_t y) {
     const disco_window_t *const w = &op->window;
-    if (y == 0 && strip->columns > (strip->shared ? strip->inside : 0)) {
-        disco_fill_mve(bytes, strip->columns * strip->column_bytes, (int8_t)op->input_zero_point);
+    if (y == 0 && strip.columns > (strip.shared ? strip.inside : 0)) {
+        disco_fill_mve(bytes, strip.columns * strip.column_bytes, (int8_t)op->input_zero_point);
     }
     for (size_t kernel_y = 0; kernel_y < w->kernel_h; kernel_y++) {
         const int32_t from = (int32_t)(y * w->stride_h + kernel_y * w->dilation_h) - w->pad_top;
@@ -201,7 +200,7 @@ DISCO_VARIANT void disco_conv2d_mve(const disco_conv2d_mve_t *op, const disco_in
     }
     const disco_strip_mve_t strip = disco_strip_of_mve(w, in, out->width);
     for (size_t y = row_begin; y < row_end; y++) {
-        disco_fill_conv_strip_mve(op, in, &strip, scratch, y);
+        disco_fill_conv_strip_mve(op, in, strip, scratch, y);
         const disco_runs_mve_t runs = {scratch, strip.step * strip.column_bytes, disco_output_pixel(out, y, 0),
                                        out->stride, out->width};
         disco_convolve_runs_mve(op, runs, out->channels);

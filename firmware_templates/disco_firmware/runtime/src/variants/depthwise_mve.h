@@ -1,10 +1,11 @@
 /*
  * DEPTHWISE_CONV_2D with Helium, windows of up to 4x4.
  *
- * Sixteen channels at a time, four input rows are laid out anew as a strip [column][channel][row], padding included: four words
- * 64 bytes apart are a patch of 4x4 values of one channel, one vector. A window of 3x3 lies in it in four places, so one load
- * serves four outputs, two rows of two, with the weights moved within their vector. Two such patches make the eight outputs that
- * are computed together: side by side, or one below the other where that leaves less unused of a narrow output.
+ * Sixteen channels at a time, four input rows are laid out anew as a strip [column][channel][row], padding included:
+ * four words 64 bytes apart are a patch of 4x4 values of one channel, one vector. A window of 3x3 lies in it in four
+ * places, so one load serves four outputs, two rows of two, with the weights moved within their vector. Two such
+ * patches make the eight outputs that are computed together: side by side, or one below the other where that leaves
+ * less unused of a narrow output.
  */
 #ifndef DISCO_VARIANTS_DEPTHWISE_MVE_H
 #define DISCO_VARIANTS_DEPTHWISE_MVE_H
@@ -113,8 +114,8 @@ DISCO_VARIANT void disco_fill_strip_mve(const disco_depthwise_mve_t *op, const d
     disco_pad_columns_mve(strip + (before + inside) * DISCO_STRIP_COLUMN, columns - before - inside, zero_points);
 }
 
-/* Moves the addresses of the columns of a patch on by `step` bytes and loads it. In assembly, because to the compiler the intrinsic
- * reads no memory. */
+/* Moves the addresses of the columns of a patch on by `step` bytes and loads it. In assembly, because to the
+ * compiler the intrinsic reads no memory. */
 DISCO_VARIANT int8x16_t disco_next_patch_mve(uint32x4_t *patch, size_t step) {
     int8x16_t values;
     if (__builtin_constant_p(step) && step < 512) {
@@ -168,8 +169,8 @@ DISCO_VARIANT int16x8_t disco_depthwise_tile_mve(const disco_requantise_mve_t *o
                             op);
 }
 
-/* Where lane 2 i + k of a tile is in the output: output i of the upper or lower rows of the patches, or of the first or second four
- * of the only row. */
+/* Where lane 2 i + k of a tile is in the output: output i of the upper or lower rows of the patches, or of the first
+ * or second four of the only row. */
 typedef struct {
     uint16x8_t rows, columns;
 } disco_lanes_mve_t;

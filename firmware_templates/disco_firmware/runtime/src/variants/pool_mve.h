@@ -23,8 +23,8 @@ DISCO_VARIANT disco_patch_mve_t disco_patch_of_mve(const disco_window_t *w, cons
     return patch;
 }
 
-/* sum / count, halves away from zero, for a count up to 255: so small a sum times 2^32 / count, rounded up, is exact above the
- * point. */
+/* sum / count, halves away from zero, for a count up to 255: so small a sum times 2^32 / count, rounded up, is exact
+ * above the point. */
 DISCO_VARIANT int16x8_t disco_divide_mve(int16x8_t sums, uint32_t count) {
     if (count == 1) {
         return sums;
