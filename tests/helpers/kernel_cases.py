@@ -104,9 +104,7 @@ def depthwise_conv2d_case(rng: Generator) -> Case:
     return depthwise_conv2d_of(rng, shape, random_window(rng, shape), multiplier)
 
 
-def depthwise_conv2d_of(
-    rng: Generator, shape: tuple[int, int, int, int], window: Window, multiplier: int
-) -> Case:
+def depthwise_conv2d_of(rng: Generator, shape: tuple[int, int, int, int], window: Window, multiplier: int) -> Case:
     """DEPTHWISE_CONV_2D of one geometry."""
     out_channels = shape[3] * multiplier
     depth = window.size[0] * window.size[1]
