@@ -42,7 +42,11 @@ def conv2d_case(rng: Generator) -> Case:
     """CONV_2D: kernels, strides, dilations, paddings, per-channel and per-tensor scales."""
     shape = random_shape(rng)
     window = random_window(rng, shape)
-    out_channels = int(rng.integers(1, 14))
+    return conv2d_of(rng, shape, window, out_channels=int(rng.integers(1, 14)))
+
+
+def conv2d_of(rng: Generator, shape: tuple[int, int, int, int], window: Window, out_channels: int) -> Case:
+    """CONV_2D of one geometry."""
     depth = window.size[0] * window.size[1] * shape[3]
     weights = random_weights(rng, (out_channels, *window.size, shape[3]))
     layer = random_layer(rng, weights, 0, depth)
@@ -97,7 +101,11 @@ def depthwise_conv2d_case(rng: Generator) -> Case:
     """DEPTHWISE_CONV_2D with multipliers."""
     shape = random_shape(rng)
     multiplier = int(rng.choice([1, 1, 1, 2, 3]))
-    window = random_window(rng, shape)
+    return depthwise_conv2d_of(rng, shape, random_window(rng, shape), multiplier)
+
+
+def depthwise_conv2d_of(rng: Generator, shape: tuple[int, int, int, int], window: Window, multiplier: int) -> Case:
+    """DEPTHWISE_CONV_2D of one geometry."""
     out_channels = shape[3] * multiplier
     depth = window.size[0] * window.size[1]
     layer = random_layer(rng, random_weights(rng, (1, *window.size, out_channels)), 3, depth)

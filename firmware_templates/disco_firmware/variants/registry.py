@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from disco_firmware.variants.add_mve import AddMve
 from disco_firmware.variants.base import Layer, Variant
+from disco_firmware.variants.conv2d_mve import Conv2DMve
+from disco_firmware.variants.depthwise_mve import DepthwiseMve
+from disco_firmware.variants.fully_connected_mve import FullyConnectedMve
+from disco_firmware.variants.pool_mve import AveragePoolMve, MaxPoolMve, MeanMve
 from disco_targets.board import INSTRUCTION_SETS
 
-VARIANTS: tuple[Variant, ...] = ()
+VARIANTS: tuple[Variant, ...] = (
+    AddMve(),
+    Conv2DMve(),
+    DepthwiseMve(),
+    FullyConnectedMve(),
+    AveragePoolMve(),
+    MaxPoolMve(),
+    MeanMve(),
+)
 
 
 def candidates(layer: Layer, instruction_set: str) -> tuple[Variant, ...]:

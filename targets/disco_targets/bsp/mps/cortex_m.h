@@ -10,15 +10,17 @@ static inline volatile uint32_t *cortex_m_register(uint32_t address) {
     return (volatile uint32_t *)address;
 }
 
-#define SYSTICK_CONTROL   (*cortex_m_register(0xE000E010u))
-#define SYSTICK_RUN       5u /* counts the core's clock */
-#define SYSTICK_INTERRUPT 2u
-#define SYSTICK_RELOAD    (*cortex_m_register(0xE000E014u))
-#define SYSTICK_VALUE     (*cortex_m_register(0xE000E018u))
-#define SCB_VECTOR_TABLE  (*cortex_m_register(0xE000ED08u))
-#define NVIC_ENABLE(irq)  (*cortex_m_register(0xE000E100u + 4u * ((irq) / 32u)))
-#define NVIC_PEND(irq)    (*cortex_m_register(0xE000E200u + 4u * ((irq) / 32u)))
-#define NVIC_BIT(irq)     (1u << ((irq) % 32u))
+#define SYSTICK_CONTROL            (*cortex_m_register(0xE000E010u))
+#define SYSTICK_RUN                5u /* counts the core's clock */
+#define SYSTICK_INTERRUPT          2u
+#define SYSTICK_RELOAD             (*cortex_m_register(0xE000E014u))
+#define SYSTICK_VALUE              (*cortex_m_register(0xE000E018u))
+#define SCB_VECTOR_TABLE           (*cortex_m_register(0xE000ED08u))
+#define SCB_COPROCESSOR_ACCESS     (*cortex_m_register(0xE000ED88u))
+#define CORTEX_M_FLOAT_AND_VECTORS (0xFu << 20) /* full access to coprocessors 10 and 11 */
+#define NVIC_ENABLE(irq)           (*cortex_m_register(0xE000E100u + 4u * ((irq) / 32u)))
+#define NVIC_PEND(irq)             (*cortex_m_register(0xE000E200u + 4u * ((irq) / 32u)))
+#define NVIC_BIT(irq)              (1u << ((irq) % 32u))
 
 static inline void cortex_m_disable_interrupts(void) {
     __asm__ volatile("cpsid i" ::: "memory");

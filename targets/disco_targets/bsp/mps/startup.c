@@ -1,4 +1,4 @@
-/* Reset: copies .data, clears .bss, moves the vector table to RAM (so that interrupts are set at run time) and calls main. */
+/* Reset: switches vector registers on where there are any, copies .data, clears .bss, moves the vector table to RAM (so that interrupts are set at run time) and calls main. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -13,10 +13,22 @@ extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_s
 
 int main(int argc, char **argv);
 
-static void reset(void) {
+__attribute__((noinline)) static void start(void) {
     memcpy(link_data_start, link_data_load, (size_t)((uintptr_t)link_data_end - (uintptr_t)link_data_start));
     memset(link_bss_start, 0, (size_t)((uintptr_t)link_bss_end - (uintptr_t)link_bss_start));
     (void)main(0, NULL);
+}
+
+/*
+ * A compiler that may use floating-point or vector registers may do so in any function, so they are switched on before all else. When an
+ * interrupt comes, the core itself saves those that the handler may change (lazily: only when the handler touches one).
+ */
+static void reset(void) {
+#if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
+    SCB_COPROCESSOR_ACCESS |= CORTEX_M_FLOAT_AND_VECTORS;
+    cortex_m_barrier();
+#endif
+    start();
 }
 
 static void fault(void) {

@@ -1,0 +1,66 @@
+"""What the descriptions of the Helium kernels (variants/mve.h) share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_firmware.kernel_params import Int8Array, Int32Array, Window
+from disco_firmware.quantisation import INT8_MIN, ActivationRange, Requantisation
+from disco_firmware.variants.base import padded
+
+VECTOR = 16
+"""Bytes, and int8 values, of a vector."""
+LARGEST_OFFSET = 0xFFFF
+"""What a 16-bit lane holds of a scattering store."""
+
+
+def folded_bias(bias: Int32Array | None, weights: Int8Array, zero_point: int) -> Int32Array:
+    """The accumulator's first value for filters [out, ...]: the bias, less the zero point times the weights. Wraps."""
+    sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
+    start = (np.zeros(len(weights), np.int64) if bias is None else bias.astype(np.int64)) - zero_point * sums
+    wrapped: Int32Array = start.astype(np.int32)
+    return wrapped
+
+
+def channel_constants(bias: Int32Array, requantise: Requantisation) -> Int32Array:
+    """[out, 3]: bias, multiplier, shift of each output channel."""
+    columns = (bias, np.array(requantise.multipliers, np.int32), np.array(requantise.shifts, np.int32))
+    return np.stack(columns, axis=1)
+
+
+def channel_groups(constants: Int32Array, size: int) -> Int32Array:
+    """[groups, size, 3] of [out, 3], zeros beyond the last channel."""
+    return padded(constants, 0, size).reshape(-1, size, 3)
+
+
+def filter_groups(filters: Int8Array, size: int) -> Int8Array:
+    """[groups, vectors, size, VECTOR] of [out, values], zeros beyond both ends."""
+    whole = padded(padded(filters, 0, size), 1, VECTOR)
+    return np.ascontiguousarray(whole.reshape(-1, size, whole.shape[1] // VECTOR, VECTOR).transpose(0, 2, 1, 3))
+
+
+def requantise_fields(zero_point: int, activation: ActivationRange, shifts: npt.ArrayLike) -> Mapping[str, object]:
+    """disco_requantise_mve_t."""
+    return {
+        "output_zero_point": zero_point,
+        "activation_min": activation.minimum,
+        "activation_max": activation.maximum,
+        "any_shift": int(np.max(shifts) > -1),
+    }
+
+
+def window_fields(window: Window) -> Mapping[str, object]:
+    """disco_window_t."""
+    return dict(vars(window))
+
+
+def requantise_instructions(zero_point: int, activation: ActivationRange, shifts: npt.ArrayLike) -> int:
+    """Of eight values whose constants are in registers, sums to int8 (disco_scale_mve, disco_narrow_mve)."""
+    if np.max(shifts) > -1:
+        return 2 * 11 + 7
+    scale = 2 * (3 if activation.minimum >= zero_point else 5)
+    limits = 2 * (activation.minimum > INT8_MIN) + 2 * (activation.maximum < 127)
+    return scale + 3 + limits + (0 if limits == 4 else 1)
