@@ -39,6 +39,25 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return result;
 }
 
+/* Bytes 0 and 2 of x, as two int16, added to those of `sum`. */
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sum, uint32_t x) {
+    return (uint32_t)__sxtab16((int16x2_t)sum, (int8x4_t)x);
+}
+
+/* The same with bytes 1 and 3. */
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
+    uint32_t result;
+    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(result) : "r"(sum), "r"(x));
+    return result;
+}
+
+/* Two sums of int16, wrapping. */
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("sadd16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
 /* round(x * y / 2^32), halves up. */
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     int32_t result;
@@ -46,7 +65,11 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
-#define disco_ssat8(x) ((int8_t)__ssat((x), 8))
+DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
+    int32_t result;
+    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x));
+    return (int8_t)result;
+}
 
 #else
 
@@ -62,6 +85,18 @@ DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
 
 DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return disco_sxtb16(x >> 8);
+}
+
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    return (uint16_t)(x + y) | ((x & UINT32_C(0xffff0000)) + (y & UINT32_C(0xffff0000)));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sum, uint32_t x) {
+    return disco_sadd16(sum, disco_sxtb16(x));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
+    return disco_sadd16(sum, disco_sxtb16_high(x));
 }
 
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {

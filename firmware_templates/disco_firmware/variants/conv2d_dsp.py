@@ -1,0 +1,204 @@
+"""CONV_2D on cores with the DSP extension: runtime/src/variants/conv2d_dsp.h."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from disco_firmware.kernel_params import Conv2D
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
+
+_FEW_CHANNELS = 4
+"""Below it whole windows are kept: filling up every column to an even number of channels would cost too much."""
+_LARGEST_FAST = 1 << 30
+_ENOUGH_PIXELS = {1: 64, 2: 16}
+"""Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
+_MOST_ROW_BYTES = 4096
+"""Of the ring, for the sake of more pixels per turn."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """disco_conv2d_dsp_plan_t; sizes in words of two int16."""
+
+    patches: bool
+    flat: bool
+    rows_together: int
+    row_values: int
+    """Values of a kernel row, filled up."""
+    ring_words: int
+    block_words: int
+    gathered_bytes: int
+
+
+def _plan(layer: Layer, weight_bytes: int) -> _Plan:
+    params, view, output = layer.params, layer.inputs[0], layer.output
+    assert isinstance(params, Conv2D)
+    window = params.window
+    patches = view.channels < _FEW_CHANNELS or window.dilation_w > 1
+    if patches:
+        row_values = _even(window.kernel_w * view.channels)
+        words = window.kernel_h * row_values // 2
+        gathered = window.kernel_w * view.channels
+        ring = 2 * words * _half(output.width)
+        return _Plan(True, False, 1, row_values, ring, 4 * words, gathered)
+    channels = _even(view.channels)
+    flat = (
+        window.kernel_h == window.kernel_w == window.stride_h == window.stride_w == 1
+        and window.pad_top == window.pad_left == 0
+    )
+    columns = (_half(output.width) - 1) * (1 if window.kernel_w == 1 else window.stride_w) + window.kernel_w
+    row_words = columns * channels
+    block = 2 * window.kernel_h * window.kernel_w * channels
+    together = _rows_together(output.height, output.width, row_words * 4, weight_bytes)
+    if flat:
+        words = _half(together * output.width) * channels
+    else:
+        words = row_words * ((window.kernel_h - 1) * window.dilation_h + 1 + (together - 1) * window.stride_h)
+    return _Plan(False, flat, together, window.kernel_w * channels, words, block, 0)
+
+
+def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -> int:
+    """Few rows, with enough pixels in them, and an even number of them where that costs little."""
+    rows = 1
+    while rows < height and rows * width < _ENOUGH_PIXELS[weight_bytes] and (rows + 1) * row_bytes <= _MOST_ROW_BYTES:
+        rows += 1
+    return rows
+
+
+def _even(number: int) -> int:
+    return number + number % 2
+
+
+def _half(number: int) -> int:
+    return (number + 1) // 2
+
+
+def _pair_order(count: int) -> list[int]:
+    """Where the values of a run lie in the pairs that SXTB16 makes of them."""
+    order = [base + offset for base in range(0, count - 3, 4) for offset in (0, 2, 1, 3)]
+    return order + list(range(len(order), count))
+
+
+class Conv2DDsp(Variant):
+    """Two pixels and four output channels at a time. int16 weights are the faster ones, int8 weights the smaller."""
+
+    header: ClassVar[str] = "variants/conv2d_dsp.h"
+    function: ClassVar[str] = "disco_conv2d_dsp"
+    structure: ClassVar[str] = "disco_conv2d_dsp_t"
+    instruction_set: ClassVar[str] = "dsp"
+    params: ClassVar[type] = Conv2D
+    weight_bytes: ClassVar[int]
+
+    def fits(self, layer: Layer) -> bool:
+        """Any convolution of one input."""
+        return isinstance(layer.params, Conv2D) and len(layer.inputs) == 1
+
+    def constants(self, layer: Layer) -> Constants:
+        """Weights in the order of the inner loop, and four numbers per output channel."""
+        params = _conv2d(layer)
+        plan = _plan(layer, self.weight_bytes)
+        fast = _is_fast(params)
+        weights = _pairs(params.weights, plan)
+        if self.weight_bytes == 2:
+            packed = weights * (2 if fast else 1)
+            packed = packed.astype("<i2").view("<u4")
+        else:
+            # Of two channels the first values of a pair, then the second ones.
+            packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8).reshape(-1).view("<u4")
+        arrays = (
+            ConstantArray("weights", "uint32_t", packed.reshape(-1), f"weights, int{8 * self.weight_bytes}"),
+            ConstantArray("channels", "int32_t", _channels(params, fast).reshape(-1), "bias, multiplier, shift, offset"),
+        )
+        requantise = params.requantise
+        fields: dict[str, object] = {
+            "window": asdict(params.window),
+            "weights": Reference("weights"),
+            "channels": Reference("channels"),
+            "input_zero_point": params.input_zero_point,
+            "output_zero_point": requantise.output_zero_point,
+            "activation_min": requantise.activation.minimum,
+            "activation_max": requantise.activation.maximum,
+            "weight_bytes": self.weight_bytes,
+            "fast": int(fast),
+            "patches": int(plan.patches),
+            "rows_together": plan.rows_together,
+        }
+        return Constants(arrays, fields)
+
+    def scratch_bytes(self, layer: Layer) -> int:
+        """The ring, the widened weights of four output channels, a kernel row."""
+        plan = _plan(layer, self.weight_bytes)
+        widened = plan.block_words if self.weight_bytes == 1 else 0
+        return 4 * (widened + plan.ring_words) + plan.gathered_bytes
+
+    def row_step(self, layer: Layer) -> int:
+        """Rows per turn."""
+        return _plan(layer, self.weight_bytes).rows_together
+
+    def instructions(self, layer: Layer) -> int:
+        return 0
+
+    def code_bytes(self, layer: Layer) -> int:
+        return 2000
+
+
+class Conv2DDspInt16(Conv2DDsp):
+    """int16 weights."""
+
+    name: ClassVar[str] = "direct, int16 weights"
+    weight_bytes: ClassVar[int] = 2
+
+
+class Conv2DDspInt8(Conv2DDsp):
+    """int8 weights, widened once per turn."""
+
+    name: ClassVar[str] = "direct, int8 weights"
+    weight_bytes: ClassVar[int] = 1
+
+
+def _conv2d(layer: Layer) -> Conv2D:
+    assert isinstance(layer.params, Conv2D)
+    return layer.params
+
+
+def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
+    """[block, kernel row, pair, channel of four, value of the pair]."""
+    filters, kernel_h, kernel_w, channels = weights.shape
+    rows = weights.astype(np.int32)
+    rows = rows.reshape(filters, kernel_h, 1, kernel_w * channels) if plan.patches else rows
+    rows = padded(rows, 3, 4)
+    count = plan.row_values // rows.shape[2]
+    real = kernel_w * channels if plan.patches else channels
+    order = _pair_order(real) if real % 4 != 3 else _pair_order(real + 1)
+    order += list(range(len(order), count))
+    rows = rows[..., order].reshape(filters, kernel_h, plan.row_values // 2, 2)
+    rows = padded(rows, 0, 4)
+    blocks = rows.reshape(-1, 4, kernel_h, plan.row_values // 2, 2)
+    return np.ascontiguousarray(blocks.transpose(0, 2, 3, 1, 4))
+
+
+def _is_fast(params: Conv2D) -> bool:
+    """Whether doubled sums fit int32 and every channel shifts to the right, by little enough for its offset."""
+    requantise = params.requantise
+    farthest = max(127 - params.input_zero_point, 128 + params.input_zero_point)
+    largest = np.abs(params.weights.astype(np.int64)).sum(axis=(1, 2, 3)) * farthest
+    if params.bias is not None:
+        largest += np.abs(params.bias.astype(np.int64))
+    return int(largest.max()) < _LARGEST_FAST and all(-22 <= shift <= -1 for shift in requantise.shifts)
+
+
+def _channels(params: Conv2D, fast: bool) -> npt.NDArray[np.int32]:
+    requantise = params.requantise
+    count = params.weights.shape[0]
+    bias = np.zeros(count, np.int32) if params.bias is None else params.bias
+    rows = np.zeros((count, 4), np.int64)
+    rows[:, 0] = bias * (2 if fast else 1)
+    rows[:, 1] = requantise.multipliers
+    rows[:, 2] = np.array(requantise.shifts) * (-1 if fast else 1)
+    if fast:
+        rows[:, 3] = (1 << (rows[:, 2] - 1)) + (requantise.output_zero_point << rows[:, 2])
+    return padded(rows, 0, 4).astype(np.int32)
