@@ -282,8 +282,8 @@ DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disc
             const disco_conv2d_dsp_channel_t channel = {0, channels[4 * i + 1], channels[4 * i + 2],
                                                         channels[4 * i + 3]};
             const int8_t second = disco_conv2d_dsp_finish(op, &channel, sums.second[i]);
-            other[i] = second;
-            target[i] = disco_conv2d_dsp_finish(op, &channel, sums.first[i]);
+            disco_store_byte(other + i, second);
+            disco_store_byte(target + i, disco_conv2d_dsp_finish(op, &channel, sums.first[i]));
         }
     }
 }
