@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
+from disco_firmware.variants.conv2d_scaling import choose_scaling
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
 
 _FEW_CHANNELS = 4
 """Below it whole windows are kept: filling up every column to an even number of channels would cost too much."""
-_LARGEST_FAST = 1 << 30
 _ENOUGH_PIXELS = {1: 64, 2: 16}
 """Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
 _MOST_ROW_BYTES = 4096
@@ -101,17 +101,17 @@ class Conv2DDsp(Variant):
         """Weights in the order of the inner loop, and four numbers per output channel."""
         params = _conv2d(layer)
         plan = _plan(layer, self.weight_bytes)
-        fast = _is_fast(params)
+        scaling = choose_scaling(params, scales_weights=self.weight_bytes == 2)
         weights = _pairs(params.weights, plan)
         if self.weight_bytes == 2:
-            packed = weights * (2 if fast else 1)
-            packed = packed.astype("<i2").view("<u4")
+            scales = padded(1 << np.array(scaling.weight_scales), 0, 4).reshape(-1, 1, 1, 4, 1)
+            packed = (weights * scales).astype("<i2").view("<u4")
         else:
             # Of two channels the first values of a pair, then the second ones.
             packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8).reshape(-1).view("<u4")
         arrays = (
             ConstantArray("weights", "uint32_t", packed.reshape(-1), f"weights, int{8 * self.weight_bytes}"),
-            ConstantArray("channels", "int32_t", _channels(params, fast).reshape(-1), "bias, multiplier, shift, offset"),
+            ConstantArray("channels", "int32_t", padded(scaling.channels, 0, 4).reshape(-1), "bias, multiplier, offset, shift"),
         )
         requantise = params.requantise
         fields: dict[str, object] = {
@@ -123,7 +123,9 @@ class Conv2DDsp(Variant):
             "activation_min": requantise.activation.minimum,
             "activation_max": requantise.activation.maximum,
             "weight_bytes": self.weight_bytes,
-            "fast": int(fast),
+            "form": scaling.form,
+            "shift": scaling.shift,
+            "pixel_scale": scaling.pixel_scale,
             "patches": int(plan.patches),
             "rows_together": plan.rows_together,
         }
@@ -179,26 +181,3 @@ def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
     rows = padded(rows, 0, 4)
     blocks = rows.reshape(-1, 4, kernel_h, plan.row_values // 2, 2)
     return np.ascontiguousarray(blocks.transpose(0, 2, 3, 1, 4))
-
-
-def _is_fast(params: Conv2D) -> bool:
-    """Whether doubled sums fit int32 and every channel shifts to the right, by little enough for its offset."""
-    requantise = params.requantise
-    farthest = max(127 - params.input_zero_point, 128 + params.input_zero_point)
-    largest = np.abs(params.weights.astype(np.int64)).sum(axis=(1, 2, 3)) * farthest
-    if params.bias is not None:
-        largest += np.abs(params.bias.astype(np.int64))
-    return int(largest.max()) < _LARGEST_FAST and all(-22 <= shift <= -1 for shift in requantise.shifts)
-
-
-def _channels(params: Conv2D, fast: bool) -> npt.NDArray[np.int32]:
-    requantise = params.requantise
-    count = params.weights.shape[0]
-    bias = np.zeros(count, np.int32) if params.bias is None else params.bias
-    rows = np.zeros((count, 4), np.int64)
-    rows[:, 0] = bias * (2 if fast else 1)
-    rows[:, 1] = requantise.multipliers
-    rows[:, 2] = np.array(requantise.shifts) * (-1 if fast else 1)
-    if fast:
-        rows[:, 3] = (1 << (rows[:, 2] - 1)) + (requantise.output_zero_point << rows[:, 2])
-    return padded(rows, 0, 4).astype(np.int32)

@@ -17,10 +17,26 @@
 #include "variants/simd.h"
 #include "window.h"
 
-/* One output channel. `fast`: bias is doubled, shift goes to the right by 1 at least, and offset holds half of its last
- * place and the output zero point. Else: as in disco_requantise_t, and no offset. */
+/* How sums become int8. All forms are exact; which one may be used is known offline, from the weights.
+ *
+ * gemmlowp rounds the high product half up and the shift half away from zero. For a product that is not negative, both add
+ * half of their last place: with two more bits in the sum they are one addition, a shift, a clamp. For a negative product the
+ * second half is one less.
+ */
+enum {
+    /* Any shift. Sums are what they mean. */
+    DISCO_CONV2D_DSP_GENERAL,
+    /* Shifts to the right by 1 at least. Sums are doubled, which makes SMMLAR's product the one of gemmlowp. */
+    DISCO_CONV2D_DSP_SIGNED,
+    /* The same where a negative product ends at activation_min anyway. The sum of channel c is 2^k times what it means, k
+     * at least 2, perhaps chosen such that all channels shift alike. */
+    DISCO_CONV2D_DSP_POSITIVE
+};
+
+/* One output channel. The bias is scaled as the sum. GENERAL: as in disco_requantise_t, and no offset. Else the shift goes to
+ * the right, and offset holds all that is added to the high product. */
 typedef struct {
-    int32_t bias, multiplier, shift, offset;
+    int32_t bias, multiplier, offset, shift;
 } disco_conv2d_dsp_channel_t;
 
 typedef struct {
@@ -35,7 +51,9 @@ typedef struct {
     int32_t input_zero_point, output_zero_point;
     int32_t activation_min, activation_max;
     uint8_t weight_bytes;  /* 2: int16; 1: int8, widened before every use */
-    uint8_t fast;          /* sums are twice what they mean, which spares the fast requantisation a shift */
+    uint8_t form;          /* of the requantisation */
+    uint8_t shift;         /* of all channels, if they shift alike; else 0 */
+    uint8_t pixel_scale;   /* the input is scaled by 2^pixel_scale, for weights that are not scaled */
     uint8_t patches;       /* keep windows instead of rows: for few channels and for dilated columns */
     uint8_t rows_together; /* output rows per turn; with `patches` 1 */
 } disco_conv2d_dsp_t;
@@ -93,17 +111,21 @@ DISCO_VARIANT disco_conv2d_dsp_plan_t disco_conv2d_dsp_plan(const disco_conv2d_d
     return plan;
 }
 
-/* Less the zero point; where the weights cannot hold the factor of two that `fast` wants, doubled. */
+DISCO_VARIANT uint32_t disco_conv2d_dsp_scale(const disco_conv2d_dsp_t *op, uint32_t pair) {
+    for (int i = 0; i < op->pixel_scale; i++) {
+        pair = disco_sadd16(pair, pair);
+    }
+    return pair;
+}
+
+/* Less the zero point. */
 DISCO_VARIANT void disco_conv2d_dsp_widen_word(const disco_conv2d_dsp_t *op, uint32_t *target, uint32_t values,
                                                int pairs) {
     const uint32_t zero_point = (uint32_t)-op->input_zero_point & 0xffffu;
     const uint32_t zero_points = zero_point << 16 | zero_point;
-    const int twice = op->fast && op->weight_bytes == 1;
-    const uint32_t even = disco_sxtab16(zero_points, values);
-    target[0] = twice ? disco_sadd16(even, even) : even;
+    target[0] = disco_conv2d_dsp_scale(op, disco_sxtab16(zero_points, values));
     if (pairs == 2) {
-        const uint32_t odd = disco_sxtab16_high(zero_points, values);
-        target[2] = twice ? disco_sadd16(odd, odd) : odd;
+        target[2] = disco_conv2d_dsp_scale(op, disco_sxtab16_high(zero_points, values));
     }
 }
 
@@ -242,25 +264,31 @@ DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t 
     return plan->widened;
 }
 
-/* gemmlowp rounds the high product half up and the shift half away from zero; adding the sign makes the latter half up
- * too. */
 DISCO_VARIANT int8_t disco_conv2d_dsp_finish(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_channel_t *channel,
                                              int32_t sum) {
-    if (!op->fast) {
+    if (op->form == DISCO_CONV2D_DSP_GENERAL) {
         return disco_requantise(sum, channel->multiplier, channel->shift, op->output_zero_point, op->activation_min,
                                 op->activation_max);
     }
-    const int32_t high = disco_smmulr(sum, channel->multiplier);
-    const int32_t value = (high + (high >> 31) + channel->offset) >> channel->shift;
+    const int32_t scaled = op->form == DISCO_CONV2D_DSP_SIGNED
+                               ? disco_smmlar(sum, channel->multiplier, channel->offset + (sum >> 31))
+                               : disco_smmla(sum, channel->multiplier, channel->offset);
+    const int32_t shift = op->shift > 0 ? op->shift : channel->shift;
     return op->activation_min == -128 && op->activation_max == 127
-               ? disco_ssat8(value)
-               : (int8_t)disco_clamp(value, op->activation_min, op->activation_max);
+               ? disco_ssat8_shifted(scaled, shift)
+               : (int8_t)disco_clamp(scaled >> shift, op->activation_min, op->activation_max);
+}
+
+DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_channel(const int32_t *values) {
+    const disco_conv2d_dsp_channel_t channel = {values[0], values[1], values[2], values[3]};
+    return channel;
 }
 
 /* Four output channels, or fewer, of one output row. `pixels`: of its first kernel row, slots the rows of the ring. */
 DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
                                         const uint32_t *pixels, int32_t kernel_rows, const uint32_t *weights,
-                                        const int32_t *channels, int8_t *target, uint16_t target_stride, int count) {
+                                        const int32_t *channels,
+                                        int8_t *target, uint16_t target_stride, int count) {
     const uint32_t *const ring_end = plan->ring + (uint32_t)plan->rows * plan->row;
     for (int32_t x = 0; x < plan->half; x++, pixels += plan->step, target += target_stride) {
         disco_sums_2x4_t sums;
@@ -279,8 +307,7 @@ DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disc
         const int both = x + plan->half < plan->width;
         int8_t *const other = target + (both ? plan->half * target_stride : 0);
         for (int i = 0; i < count; i++) {
-            const disco_conv2d_dsp_channel_t channel = {0, channels[4 * i + 1], channels[4 * i + 2],
-                                                        channels[4 * i + 3]};
+            const disco_conv2d_dsp_channel_t channel = disco_conv2d_dsp_channel(channels + 4 * i);
             const int8_t second = disco_conv2d_dsp_finish(op, &channel, sums.second[i]);
             disco_store_byte(other + i, second);
             disco_store_byte(target + i, disco_conv2d_dsp_finish(op, &channel, sums.first[i]));

@@ -70,10 +70,34 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
+/* sum + round(x * y / 2^32), halves up. */
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
+    int32_t result;
+    __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
+}
+
+/* sum + x * y / 2^32, rounded down. */
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    int32_t result;
+    __asm__("smmla %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
+}
+
 DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
     int32_t result;
     __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x));
     return (int8_t)result;
+}
+
+/* x / 2^shift, rounded down, as the nearest int8: one instruction for a constant shift, 1..31. */
+DISCO_VARIANT int8_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+    if (__builtin_constant_p(shift)) {
+        int32_t result;
+        __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(x), "i"(shift));
+        return (int8_t)result;
+    }
+    return disco_ssat8(x >> shift);
 }
 
 #else
@@ -108,8 +132,20 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
 }
 
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
+    return sum + disco_smmulr(x, y);
+}
+
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    return sum + (int32_t)(((int64_t)x * y) >> 32);
+}
+
 DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
     return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
+}
+
+DISCO_VARIANT int8_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+    return disco_ssat8(x >> shift);
 }
 
 #endif
