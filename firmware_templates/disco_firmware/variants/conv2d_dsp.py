@@ -111,7 +111,7 @@ class Conv2DDsp(Variant):
             packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8).reshape(-1).view("<u4")
         arrays = (
             ConstantArray("weights", "uint32_t", packed.reshape(-1), f"weights, int{8 * self.weight_bytes}"),
-            ConstantArray("channels", "int32_t", padded(scaling.channels, 0, 4).reshape(-1), "bias, multiplier, offset, shift"),
+            ConstantArray("channels", "int32_t", _by_fours(scaling.channels), "biases; multipliers, offsets, shifts"),
         )
         requantise = params.requantise
         fields: dict[str, object] = {
@@ -181,3 +181,9 @@ def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
     rows = padded(rows, 0, 4)
     blocks = rows.reshape(-1, 4, kernel_h, plan.row_values // 2, 2)
     return np.ascontiguousarray(blocks.transpose(0, 2, 3, 1, 4))
+
+
+def _by_fours(channels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """For every four channels the biases, then the rest of each."""
+    blocks = padded(channels, 0, 4).reshape(-1, 4, 4)
+    return np.concatenate([blocks[:, :, 0], blocks[:, :, 1:].reshape(-1, 12)], axis=1).reshape(-1)

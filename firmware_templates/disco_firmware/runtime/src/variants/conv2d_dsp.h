@@ -33,10 +33,10 @@ enum {
     DISCO_CONV2D_DSP_POSITIVE
 };
 
-/* One output channel. The bias is scaled as the sum. GENERAL: as in disco_requantise_t, and no offset. Else the shift goes to
- * the right, and offset holds all that is added to the high product. */
+/* One output channel. GENERAL: as in disco_requantise_t, and no offset. Else the shift goes to the right, and offset holds all
+ * that is added to the high product. */
 typedef struct {
-    int32_t bias, multiplier, offset, shift;
+    int32_t multiplier, offset, shift;
 } disco_conv2d_dsp_channel_t;
 
 typedef struct {
@@ -47,7 +47,9 @@ typedef struct {
      * that is no multiple of four are a pair. int8: a word holds one value of a pair in bytes 0 and 1, for two channels,
      * and the other value in bytes 2 and 3. */
     const uint32_t *weights;
-    const int32_t *channels; /* disco_conv2d_dsp_channel_t, filled up likewise */
+    /* For every four output channels, filled up likewise: four biases, scaled as the sums, and four
+     * disco_conv2d_dsp_channel_t. */
+    const int32_t *channels;
     int32_t input_zero_point, output_zero_point;
     int32_t activation_min, activation_max;
     uint8_t weight_bytes;  /* 2: int16; 1: int8, widened before every use */
@@ -133,6 +135,7 @@ DISCO_VARIANT void disco_conv2d_dsp_widen_word(const disco_conv2d_dsp_t *op, uin
 DISCO_VARIANT void disco_conv2d_dsp_widen(const disco_conv2d_dsp_t *op, uint32_t *target, const int8_t *source,
                                           uint32_t count) {
     const int8_t *const end = source + (count & ~UINT32_C(3));
+    DISCO_UNROLL(4)
     for (; source != end; source += 4, target += 4) {
         disco_conv2d_dsp_widen_word(op, target, disco_load_word(source), 2);
     }
@@ -179,6 +182,7 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_row(const disco_conv2d_dsp_t *op, const
         } else if (begin < end) {
             target += (uint32_t)begin * column_words;
             const int8_t *pixel = source + (size_t)(first + begin * plan->pitch) * in->stride;
+            DISCO_UNROLL(1)
             for (int32_t column = begin; column < end; column++, target += column_words) {
                 disco_conv2d_dsp_widen(op, target, pixel, in->channels);
                 pixel += column + 1 < end ? plan->pitch * in->stride : 0;
@@ -264,7 +268,7 @@ DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t 
     return plan->widened;
 }
 
-DISCO_VARIANT int8_t disco_conv2d_dsp_finish(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_channel_t *channel,
+DISCO_VARIANT int32_t disco_conv2d_dsp_finish(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_channel_t *channel,
                                              int32_t sum) {
     if (op->form == DISCO_CONV2D_DSP_GENERAL) {
         return disco_requantise(sum, channel->multiplier, channel->shift, op->output_zero_point, op->activation_min,
@@ -276,11 +280,17 @@ DISCO_VARIANT int8_t disco_conv2d_dsp_finish(const disco_conv2d_dsp_t *op, const
     const int32_t shift = op->shift > 0 ? op->shift : channel->shift;
     return op->activation_min == -128 && op->activation_max == 127
                ? disco_ssat8_shifted(scaled, shift)
-               : (int8_t)disco_clamp(scaled >> shift, op->activation_min, op->activation_max);
+               : disco_clamp(scaled >> shift, op->activation_min, op->activation_max);
 }
 
-DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_channel(const int32_t *values) {
-    const disco_conv2d_dsp_channel_t channel = {values[0], values[1], values[2], values[3]};
+DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_next_channel(const disco_conv2d_dsp_t *op,
+                                                                       const int32_t **values) {
+    disco_conv2d_dsp_channel_t channel = {0, 0, 0};
+    disco_load_two(values, &channel.multiplier, &channel.offset);
+    if (op->form == DISCO_CONV2D_DSP_GENERAL || op->shift == 0) {
+        channel.shift = **values;
+    }
+    ++*values;
     return channel;
 }
 
@@ -292,8 +302,11 @@ DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disc
     const uint32_t *const ring_end = plan->ring + (uint32_t)plan->rows * plan->row;
     for (int32_t x = 0; x < plan->half; x++, pixels += plan->step, target += target_stride) {
         disco_sums_2x4_t sums;
+        const int32_t *biases = channels;
+        disco_load_two(&biases, &sums.first[0], &sums.first[1]);
+        disco_load_two(&biases, &sums.first[2], &sums.first[3]);
         for (int i = 0; i < 4; i++) {
-            sums.first[i] = sums.second[i] = channels[4 * i];
+            sums.second[i] = sums.first[i];
         }
         disco_operands_t operands = {pixels, weights};
         for (int32_t remaining = kernel_rows; remaining > 0; remaining--) {
@@ -306,9 +319,10 @@ DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disc
         }
         const int both = x + plan->half < plan->width;
         int8_t *const other = target + (both ? plan->half * target_stride : 0);
+        const int32_t *values = channels + 4;
         for (int i = 0; i < count; i++) {
-            const disco_conv2d_dsp_channel_t channel = disco_conv2d_dsp_channel(channels + 4 * i);
-            const int8_t second = disco_conv2d_dsp_finish(op, &channel, sums.second[i]);
+            const disco_conv2d_dsp_channel_t channel = disco_conv2d_dsp_next_channel(op, &values);
+            const int32_t second = disco_conv2d_dsp_finish(op, &channel, sums.second[i]);
             disco_store_byte(other + i, second);
             disco_store_byte(target + i, disco_conv2d_dsp_finish(op, &channel, sums.first[i]));
         }

@@ -23,9 +23,17 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 }
 
 /* GCC gathers neighbouring bytes into words otherwise, which takes more instructions than it saves. */
-DISCO_VARIANT void disco_store_byte(int8_t *target, int8_t value) {
-    *(volatile int8_t *)target = value;
+DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
+    *(volatile int8_t *)target = (int8_t)value;
 }
+
+/* How often GCC may repeat the body of the loop that follows; by itself it repeats too much. */
+#if defined(__clang__)
+#define DISCO_UNROLL(times)
+#else
+#define DISCO_PRAGMA(text)  _Pragma(#text)
+#define DISCO_UNROLL(times) DISCO_PRAGMA(GCC unroll times)
+#endif
 
 #if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
@@ -70,6 +78,11 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
+/* Two of an array of constants, and `source` beyond them: one LDRD, which GCC often misses. */
+DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
+    __asm__("ldrd %0, %1, [%2], #8" : "=&r"(*first), "=&r"(*second), "+r"(*source));
+}
+
 /* sum + round(x * y / 2^32), halves up. */
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     int32_t result;
@@ -91,11 +104,11 @@ DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
 }
 
 /* x / 2^shift, rounded down, as the nearest int8: one instruction for a constant shift, 1..31. */
-DISCO_VARIANT int8_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
     if (__builtin_constant_p(shift)) {
         int32_t result;
         __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(x), "i"(shift));
-        return (int8_t)result;
+        return result;
     }
     return disco_ssat8(x >> shift);
 }
@@ -132,6 +145,11 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
 }
 
+DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
+    *first = *(*source)++;
+    *second = *(*source)++;
+}
+
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     return sum + disco_smmulr(x, y);
 }
@@ -144,7 +162,7 @@ DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
     return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
 }
 
-DISCO_VARIANT int8_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
     return disco_ssat8(x >> shift);
 }
 
