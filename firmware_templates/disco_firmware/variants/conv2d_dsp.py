@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.variants.conv2d_scaling import choose_scaling
+from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
 
 _FEW_CHANNELS = 4
@@ -111,7 +111,7 @@ class Conv2DDsp(Variant):
             packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8).reshape(-1).view("<u4")
         arrays = (
             ConstantArray("weights", "uint32_t", packed.reshape(-1), f"weights, int{8 * self.weight_bytes}"),
-            ConstantArray("channels", "int32_t", _by_fours(scaling.channels), "biases; multipliers, offsets, shifts"),
+            ConstantArray("channels", "int32_t", _by_fours(scaling), "biases; multipliers, offsets, shifts"),
         )
         requantise = params.requantise
         fields: dict[str, object] = {
@@ -183,7 +183,8 @@ def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(blocks.transpose(0, 2, 3, 1, 4))
 
 
-def _by_fours(channels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """For every four channels the biases, then the rest of each."""
-    blocks = padded(channels, 0, 4).reshape(-1, 4, 4)
-    return np.concatenate([blocks[:, :, 0], blocks[:, :, 1:].reshape(-1, 12)], axis=1).reshape(-1)
+def _by_fours(scaling: Scaling) -> npt.NDArray[np.int32]:
+    """For every four channels the biases, then the multiplier, the offset and, unless it is common, the shift of each."""
+    blocks = padded(scaling.channels, 0, 4).reshape(-1, 4, 4)
+    rest = blocks[:, :, 1 : 3 if scaling.shift > 0 else 4]
+    return np.concatenate([blocks[:, :, 0], rest.reshape(len(blocks), -1)], axis=1).reshape(-1)

@@ -48,7 +48,7 @@ typedef struct {
      * and the other value in bytes 2 and 3. */
     const uint32_t *weights;
     /* For every four output channels, filled up likewise: four biases, scaled as the sums, and four
-     * disco_conv2d_dsp_channel_t. */
+     * disco_conv2d_dsp_channel_t, without the shift where `shift` says it. */
     const int32_t *channels;
     int32_t input_zero_point, output_zero_point;
     int32_t activation_min, activation_max;
@@ -181,11 +181,10 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_row(const disco_conv2d_dsp_t *op, const
             }
         } else if (begin < end) {
             target += (uint32_t)begin * column_words;
-            const int8_t *pixel = source + (size_t)(first + begin * plan->pitch) * in->stride;
             DISCO_UNROLL(1)
             for (int32_t column = begin; column < end; column++, target += column_words) {
-                disco_conv2d_dsp_widen(op, target, pixel, in->channels);
-                pixel += column + 1 < end ? plan->pitch * in->stride : 0;
+                const size_t pixel = (size_t)(first + column * plan->pitch);
+                disco_conv2d_dsp_widen(op, target, source + pixel * in->stride, in->channels);
             }
         }
     }
@@ -287,10 +286,9 @@ DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_next_channel(const dis
                                                                        const int32_t **values) {
     disco_conv2d_dsp_channel_t channel = {0, 0, 0};
     disco_load_two(values, &channel.multiplier, &channel.offset);
-    if (op->form == DISCO_CONV2D_DSP_GENERAL || op->shift == 0) {
-        channel.shift = **values;
+    if (op->shift == 0) {
+        channel.shift = *(*values)++;
     }
-    ++*values;
     return channel;
 }
 
@@ -342,7 +340,7 @@ DISCO_VARIANT void disco_conv2d_dsp_rows(const disco_conv2d_dsp_t *op, const dis
         const int32_t slot = whole ? 0 : span.first % plan->rows;
         const int32_t skipped = whole ? 0 : span.begin;
         disco_conv2d_dsp_row(op, plan, plan->ring + (uint32_t)slot * plan->row, whole ? 1 : span.end - span.begin,
-                             weights + 4 * (uint32_t)skipped * plan->run, op->channels + 16 * block,
+                             weights + 4 * (uint32_t)skipped * plan->run, op->channels + (op->shift > 0 ? 12 : 16) * block,
                              disco_output_pixel(out, (size_t)row, 0) + 4 * block, out->stride, count);
     }
 }

@@ -22,11 +22,6 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
     memcpy(target, &word, sizeof word);
 }
 
-/* GCC gathers neighbouring bytes into words otherwise, which takes more instructions than it saves. */
-DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
-    *(volatile int8_t *)target = (int8_t)value;
-}
-
 /* How often GCC may repeat the body of the loop that follows; by itself it repeats too much. */
 #if defined(__clang__)
 #define DISCO_UNROLL(times)
@@ -76,6 +71,11 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     int32_t result;
     __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
     return result;
+}
+
+/* Left alone, GCC gathers neighbouring bytes into words, which takes more instructions than it saves. */
+DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
+    __asm__ volatile("strb %1, %0" : "=m"(*target) : "r"(value));
 }
 
 /* Two of an array of constants, and `source` beyond them: one LDRD, which GCC often misses. */
@@ -143,6 +143,10 @@ DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
 
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
+}
+
+DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
+    *target = (int8_t)value;
 }
 
 DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
