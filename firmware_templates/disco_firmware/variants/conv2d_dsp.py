@@ -16,7 +16,7 @@ _FEW_CHANNELS = 4
 """Below it whole windows are kept: filling up every column to an even number of channels would cost too much."""
 _ENOUGH_PIXELS = {1: 64, 2: 16}
 """Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
-_MOST_ROW_BYTES = 4096
+_MOST_ROW_BYTES = 8192
 """Of the ring, for the sake of more pixels per turn."""
 
 
@@ -25,7 +25,6 @@ class _Plan:
     """disco_conv2d_dsp_plan_t; sizes in words of two int16."""
 
     patches: bool
-    flat: bool
     rows_together: int
     row_values: int
     """Values of a kernel row, filled up."""
@@ -43,8 +42,9 @@ def _plan(layer: Layer, weight_bytes: int) -> _Plan:
         row_values = _even(window.kernel_w * view.channels)
         words = window.kernel_h * row_values // 2
         gathered = window.kernel_w * view.channels
-        ring = 2 * words * _half(output.width)
-        return _Plan(True, False, 1, row_values, ring, 4 * words, gathered)
+        together = _rows_together(output.height, output.width, 4 * words * output.width, weight_bytes)
+        ring = 2 * words * _half(together * output.width)
+        return _Plan(True, together, row_values, ring, 4 * words, gathered)
     channels = _even(view.channels)
     flat = (
         window.kernel_h == window.kernel_w == window.stride_h == window.stride_w == 1
@@ -58,7 +58,7 @@ def _plan(layer: Layer, weight_bytes: int) -> _Plan:
         words = _half(together * output.width) * channels
     else:
         words = row_words * ((window.kernel_h - 1) * window.dilation_h + 1 + (together - 1) * window.stride_h)
-    return _Plan(False, flat, together, window.kernel_w * channels, words, block, 0)
+    return _Plan(False, together, window.kernel_w * channels, words, block, 0)
 
 
 def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -> int:
@@ -66,7 +66,7 @@ def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -
     rows = 1
     while rows < height and rows * width < _ENOUGH_PIXELS[weight_bytes] and (rows + 1) * row_bytes <= _MOST_ROW_BYTES:
         rows += 1
-    return rows
+    return rows + 1 if rows < height and rows * width % 2 == 1 else rows
 
 
 def _even(number: int) -> int:

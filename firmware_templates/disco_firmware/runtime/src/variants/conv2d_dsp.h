@@ -57,12 +57,12 @@ typedef struct {
     uint8_t shift;         /* of all channels, if they shift alike; else 0 */
     uint8_t pixel_scale;   /* the input is scaled by 2^pixel_scale, for weights that are not scaled */
     uint8_t patches;       /* keep windows instead of rows: for few channels and for dilated columns */
-    uint8_t rows_together; /* output rows per turn; with `patches` 1 */
+    uint8_t rows_together; /* output rows per turn */
 } disco_conv2d_dsp_t;
 
 /* What follows from the parameters; in generated code all of it is constant. Sizes in words, each a pair of int16. */
 typedef struct {
-    int32_t width;    /* output pixels in a row; where the kernel is 1x1, all rows of a turn are one */
+    int32_t width;    /* output pixels in a row; with `is_flat` all rows of a turn are one */
     int32_t half;     /* from an output pixel to the one computed together with it */
     int32_t pitch;    /* input pixels from one column of the ring to the next */
     int32_t columns;  /* of the ring */
@@ -76,10 +76,16 @@ typedef struct {
     int8_t *gathered;  /* patches: the values of a kernel row that does not lie in the input as it is */
 } disco_conv2d_dsp_plan_t;
 
-DISCO_VARIANT int disco_conv2d_dsp_is_flat(const disco_conv2d_dsp_t *op) {
+/* Whether every input pixel belongs to one output pixel. */
+DISCO_VARIANT int disco_conv2d_dsp_is_pointwise(const disco_conv2d_dsp_t *op) {
     const disco_window_t *const w = &op->window;
     return w->kernel_h == 1 && w->kernel_w == 1 && w->stride_h == 1 && w->stride_w == 1 && w->pad_top == 0 &&
-           w->pad_left == 0 && !op->patches;
+           w->pad_left == 0;
+}
+
+/* Whether the ring holds a window for each output pixel, so that rows need not be told apart. */
+DISCO_VARIANT int disco_conv2d_dsp_is_flat(const disco_conv2d_dsp_t *op) {
+    return op->patches || disco_conv2d_dsp_is_pointwise(op);
 }
 
 DISCO_VARIANT disco_conv2d_dsp_plan_t disco_conv2d_dsp_plan(const disco_conv2d_dsp_t *op, const disco_input_t *in,
@@ -233,19 +239,32 @@ DISCO_VARIANT const int8_t *disco_conv2d_dsp_window_row(const disco_conv2d_dsp_t
     return plan->gathered;
 }
 
-/* All windows of output row y. */
-DISCO_VARIANT void disco_conv2d_dsp_fill_patches(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
-                                                 const disco_input_t *in, int32_t y) {
+/* Kernel row `kernel_y` of all windows of output row y, the first of which is the ring's window `position`. */
+DISCO_VARIANT void disco_conv2d_dsp_fill_kernel_row(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
+                                                    const disco_input_t *in, const disco_output_t *out, int32_t y,
+                                                    int32_t position, int32_t kernel_y) {
     const disco_window_t *const w = &op->window;
     const uint32_t values = (uint32_t)w->kernel_w * in->channels;
-    for (int32_t x = 0; x < plan->width; x++) {
-        const int32_t lane = x >= plan->half;
-        uint32_t *target = plan->ring + (uint32_t)(x - lane * plan->half) * plan->step + lane;
-        for (int32_t kernel_y = 0; kernel_y < w->kernel_h; kernel_y++, target += 2 * ((values + 1) / 2)) {
-            const int32_t row = y * w->stride_h - w->pad_top + kernel_y * w->dilation_h;
-            const int8_t *const source =
-                disco_conv2d_dsp_window_row(op, plan, in, row, x * w->stride_w - w->pad_left);
-            disco_conv2d_dsp_widen(op, target, source, values);
+    const int32_t row = y * w->stride_h - w->pad_top + kernel_y * w->dilation_h;
+    uint32_t *const targets = plan->ring + (uint32_t)kernel_y * 2 * ((values + 1) / 2);
+    DISCO_UNROLL(1)
+    for (int32_t x = 0; x < out->width; x++, position++) {
+        uint32_t *const target = position < plan->half
+                                     ? targets + (uint32_t)position * plan->step
+                                     : targets + (uint32_t)(position - plan->half) * plan->step + 1;
+        const int8_t *const source = disco_conv2d_dsp_window_row(op, plan, in, row, x * w->stride_w - w->pad_left);
+        disco_conv2d_dsp_widen(op, target, source, values);
+    }
+}
+
+/* All windows of output rows y .. y + rows - 1. */
+DISCO_VARIANT void disco_conv2d_dsp_fill_patches(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
+                                                 const disco_input_t *in, const disco_output_t *out, int32_t y,
+                                                 int32_t rows) {
+    for (int32_t i = 0; i < rows; i++) {
+        DISCO_UNROLL(1)
+        for (int32_t kernel_y = 0; kernel_y < op->window.kernel_h; kernel_y++) {
+            disco_conv2d_dsp_fill_kernel_row(op, plan, in, out, y + i, i * out->width, kernel_y);
         }
     }
 }
@@ -292,9 +311,9 @@ DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_next_channel(const dis
     return channel;
 }
 
-/* Four output channels, or fewer, of one output row. `pixels`: of its first kernel row, slots the rows of the ring. */
+/* Four output channels, or fewer, of one output row. `pixels`: the row of the ring that the first weights belong to. */
 DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
-                                        const uint32_t *pixels, int32_t kernel_rows, const uint32_t *weights,
+                                        const uint32_t *pixels, const uint32_t *weights, const uint32_t *weights_end,
                                         const int32_t *channels,
                                         int8_t *target, uint16_t target_stride, int count) {
     const uint32_t *const ring_end = plan->ring + (uint32_t)plan->rows * plan->row;
@@ -307,9 +326,12 @@ DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disc
             sums.second[i] = sums.first[i];
         }
         disco_operands_t operands = {pixels, weights};
-        for (int32_t remaining = kernel_rows; remaining > 0; remaining--) {
+        if (disco_conv2d_dsp_is_flat(op)) {
             disco_mac_2x4(&sums, &operands, plan->run);
-            if (remaining == 1) {
+        }
+        while (!disco_conv2d_dsp_is_flat(op) && operands.weights != weights_end) {
+            disco_mac_2x4(&sums, &operands, plan->run);
+            if (operands.weights == weights_end) {
                 break;
             }
             operands.pixels += op->window.dilation_h * plan->row - 2 * plan->run;
@@ -333,14 +355,16 @@ DISCO_VARIANT void disco_conv2d_dsp_rows(const disco_conv2d_dsp_t *op, const dis
                                          uint32_t block, int count) {
     const disco_window_t *const w = &op->window;
     const uint32_t *const weights = disco_conv2d_dsp_weights(op, plan, block);
-    const int whole = op->patches || disco_conv2d_dsp_is_flat(op);
+    const int whole = disco_conv2d_dsp_is_flat(op);
     for (int32_t row = y; row < (whole ? y + 1 : y + rows); row++) {
         const disco_span_t span =
             disco_clip_window(row, w->stride_h, w->pad_top, w->kernel_h, w->dilation_h, in->height);
+        const int32_t begin = whole ? 0 : span.begin;
+        const int32_t end = whole ? w->kernel_h : span.end;
         const int32_t slot = whole ? 0 : span.first % plan->rows;
-        const int32_t skipped = whole ? 0 : span.begin;
-        disco_conv2d_dsp_row(op, plan, plan->ring + (uint32_t)slot * plan->row, whole ? 1 : span.end - span.begin,
-                             weights + 4 * (uint32_t)skipped * plan->run, op->channels + (op->shift > 0 ? 12 : 16) * block,
+        const uint32_t kernel_row = plan->block / w->kernel_h;
+        disco_conv2d_dsp_row(op, plan, plan->ring + (uint32_t)slot * plan->row, weights + (uint32_t)begin * kernel_row,
+                             weights + (uint32_t)end * kernel_row, op->channels + (op->shift > 0 ? 12 : 16) * block,
                              disco_output_pixel(out, (size_t)row, 0) + 4 * block, out->stride, count);
     }
 }
@@ -351,7 +375,7 @@ DISCO_VARIANT void disco_conv2d_dsp(const disco_conv2d_dsp_t *op, const disco_in
         const int32_t rows = row_end - y < op->rows_together ? row_end - y : op->rows_together;
         const disco_conv2d_dsp_plan_t plan = disco_conv2d_dsp_plan(op, in, out, scratch, rows);
         if (op->patches) {
-            disco_conv2d_dsp_fill_patches(op, &plan, in, y);
+            disco_conv2d_dsp_fill_patches(op, &plan, in, out, y, rows);
         } else if (disco_conv2d_dsp_is_flat(op)) {
             disco_conv2d_dsp_fill_row(op, &plan, in, disco_input_pixel(in, (size_t)y, 0), plan.width, plan.ring, 0);
         } else {
