@@ -219,24 +219,18 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_ring(const disco_conv2d_dsp_t *op, cons
     }
 }
 
-/* The values of a kernel row at the input's column `left`, with the zero point for what lies outside. */
-DISCO_VARIANT const int8_t *disco_conv2d_dsp_window_row(const disco_conv2d_dsp_t *op,
-                                                        const disco_conv2d_dsp_plan_t *plan, const disco_input_t *in,
-                                                        int32_t row, int32_t left) {
-    const disco_window_t *const w = &op->window;
-    const int inside = row >= 0 && row < in->height;
-    if (inside && left >= 0 && left + w->kernel_w <= in->width && w->dilation_w == 1 && in->stride == in->channels) {
-        return disco_input_pixel(in, (size_t)row, (size_t)left);
-    }
-    int8_t *value = plan->gathered;
-    for (int32_t column = left; value != plan->gathered + w->kernel_w * in->channels; column += w->dilation_w) {
-        const int known = inside && column >= 0 && column < in->width;
-        const int8_t *const pixel = known ? disco_input_pixel(in, (size_t)row, (size_t)column) : NULL;
+/* The values of a kernel row that reaches over the border or has gaps, from the input's column `left` on; the zero point for
+ * what lies outside. */
+DISCO_VARIANT void disco_conv2d_dsp_gather(const disco_conv2d_dsp_t *op, const disco_input_t *in, const int8_t *row,
+                                           int32_t left, int8_t *gathered) {
+    int32_t column = left;
+    for (int32_t i = 0; i < op->window.kernel_w; i++, column += op->window.dilation_w) {
+        const int known = column >= 0 && column < in->width;
+        const int8_t *const pixel = known ? row + (size_t)column * in->stride : NULL;
         for (int32_t channel = 0; channel < in->channels; channel++) {
-            *value++ = known ? pixel[channel] : (int8_t)op->input_zero_point;
+            *gathered++ = known ? pixel[channel] : (int8_t)op->input_zero_point;
         }
     }
-    return plan->gathered;
 }
 
 /* Kernel row `kernel_y` of all windows of output row y, the first of which is the ring's window `position`. */
@@ -246,14 +240,26 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_kernel_row(const disco_conv2d_dsp_t *op
     const disco_window_t *const w = &op->window;
     const uint32_t values = (uint32_t)w->kernel_w * in->channels;
     const int32_t row = y * w->stride_h - w->pad_top + kernel_y * w->dilation_h;
+    const int inside = row >= 0 && row < in->height;
+    const int8_t *const source = disco_input_pixel(in, inside ? (size_t)row : 0, 0);
+    const int gaps = w->dilation_w > 1 || in->stride > in->channels;
     uint32_t *const targets = plan->ring + (uint32_t)kernel_y * 2 * ((values + 1) / 2);
     DISCO_UNROLL(1)
     for (int32_t x = 0; x < out->width; x++, position++) {
         uint32_t *const target = position < plan->half
                                      ? targets + (uint32_t)position * plan->step
                                      : targets + (uint32_t)(position - plan->half) * plan->step + 1;
-        const int8_t *const source = disco_conv2d_dsp_window_row(op, plan, in, row, x * w->stride_w - w->pad_left);
-        disco_conv2d_dsp_widen(op, target, source, values);
+        const int32_t left = x * w->stride_w - w->pad_left;
+        if (!inside) {
+            for (uint32_t i = 0; i < values; i += 2) {
+                target[i] = 0;
+            }
+        } else if (gaps || left < 0 || left + w->kernel_w > in->width) {
+            disco_conv2d_dsp_gather(op, in, source, left, plan->gathered);
+            disco_conv2d_dsp_widen(op, target, plan->gathered, values);
+        } else {
+            disco_conv2d_dsp_widen(op, target, source + (size_t)left * in->stride, values);
+        }
     }
 }
 
