@@ -282,12 +282,10 @@ DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t 
         return op->weights + block * plan->block;
     }
     const uint32_t *source = op->weights + block * plan->block / 2;
-    for (uint32_t *target = plan->widened; target != plan->widened + plan->block; target += 4, source += 2) {
-        const uint32_t first = source[0], second = source[1];
-        target[0] = disco_sxtb16(first);
-        target[1] = disco_sxtb16_high(first);
-        target[2] = disco_sxtb16(second);
-        target[3] = disco_sxtb16_high(second);
+    uint32_t *target = plan->widened;
+    DISCO_UNROLL(4)
+    for (uint32_t i = 0; i < plan->block; i += 4) {
+        disco_sxtb16_two(&target, &source);
     }
     return plan->widened;
 }

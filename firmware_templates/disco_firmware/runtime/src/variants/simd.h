@@ -59,6 +59,21 @@ DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
     return result;
 }
 
+/* Two words: of each bytes 0 and 2, then 1 and 3, as two int16. Both pointers advance. */
+DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) {
+    uint32_t first, second, even, odd;
+    __asm__ volatile("ldrd %0, %1, [%4], #8\n\t"
+                     "sxtb16 %2, %0\n\t"
+                     "sxtb16 %3, %0, ror #8\n\t"
+                     "strd %2, %3, [%5], #8\n\t"
+                     "sxtb16 %2, %1\n\t"
+                     "sxtb16 %3, %1, ror #8\n\t"
+                     "strd %2, %3, [%5], #8"
+                     : "=&r"(first), "=&r"(second), "=&r"(even), "=&r"(odd), "+r"(*source), "+r"(*target)
+                     :
+                     : "memory");
+}
+
 /* Two sums of int16, wrapping. */
 DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
     uint32_t result;
@@ -127,6 +142,14 @@ DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
 
 DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return disco_sxtb16(x >> 8);
+}
+
+DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) {
+    for (int i = 0; i < 2; i++) {
+        const uint32_t word = *(*source)++;
+        *(*target)++ = disco_sxtb16(word);
+        *(*target)++ = disco_sxtb16_high(word);
+    }
 }
 
 DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
