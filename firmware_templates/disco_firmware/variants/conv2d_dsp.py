@@ -16,8 +16,8 @@ _FEW_CHANNELS = 4
 """Below it whole windows are kept: filling up every column to an even number of channels would cost too much."""
 _ENOUGH_PIXELS = {1: 64, 2: 16}
 """Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
-_MOST_ROW_BYTES = 8192
-"""Of the ring, for the sake of more pixels per turn."""
+_MOST_RING_BYTES = 8192
+"""Of the input rows that belong to the output rows of a turn."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def _plan(layer: Layer, weight_bytes: int) -> _Plan:
 
 
 def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -> int:
-    """Few rows, with enough pixels in them, and an even number of them where that costs little."""
-    rows = 1
-    while rows < height and rows * width < _ENOUGH_PIXELS[weight_bytes] and (rows + 1) * row_bytes <= _MOST_ROW_BYTES:
-        rows += 1
-    return rows + 1 if rows < height and rows * width % 2 == 1 else rows
+    """Few rows with enough pixels in them; if it can be, an even number of pixels, and a divisor of the height."""
+    most = min(height, max(1, _MOST_RING_BYTES // row_bytes))
+    least = min(most, -(-_ENOUGH_PIXELS[weight_bytes] // width))
+    numbers = range(least, min(most, 2 * least) + 1)
+    return min(numbers, key=lambda rows: (rows * width % 2, height % rows != 0, rows))
 
 
 def _even(number: int) -> int:

@@ -376,7 +376,9 @@ DISCO_VARIANT void disco_conv2d_dsp_rows(const disco_conv2d_dsp_t *op, const dis
 DISCO_VARIANT void disco_conv2d_dsp(const disco_conv2d_dsp_t *op, const disco_input_t *in, const disco_output_t *out,
                                     void *scratch, uint16_t row_begin, uint16_t row_end) {
     for (int32_t y = row_begin; y < row_end; y += op->rows_together) {
-        const int32_t rows = row_end - y < op->rows_together ? row_end - y : op->rows_together;
+        /* Ranges end at multiples of rows_together too, but for the last row. */
+        const int whole_turns = out->height % op->rows_together == 0;
+        const int32_t rows = whole_turns || row_end - y > op->rows_together ? op->rows_together : row_end - y;
         const disco_conv2d_dsp_plan_t plan = disco_conv2d_dsp_plan(op, in, out, scratch, rows);
         if (op->patches) {
             disco_conv2d_dsp_fill_patches(op, &plan, in, out, y, rows);

@@ -120,12 +120,13 @@ DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
 
 /* x / 2^shift, rounded down, as the nearest int8: one instruction for a constant shift, 1..31. */
 DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+    int32_t result;
     if (__builtin_constant_p(shift)) {
-        int32_t result;
         __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(x), "i"(shift));
-        return result;
+    } else {
+        __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x >> shift));
     }
-    return disco_ssat8(x >> shift);
+    return result;
 }
 
 #else
