@@ -315,41 +315,49 @@ DISCO_VARIANT disco_conv2d_dsp_channel_t disco_conv2d_dsp_next_channel(const dis
     return channel;
 }
 
-/* Four output channels, or fewer, of one output row. `pixels`: the row of the ring that the first weights belong to. */
+/* The sums of two output pixels. `pixels`: what the first of the weights belong to. */
+DISCO_VARIANT void disco_conv2d_dsp_sum(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
+                                        const uint32_t *pixels, const uint32_t *weights, const uint32_t *weights_end,
+                                        disco_sums_2x4_t *sums) {
+    const uint32_t *const ring_end = plan->ring + (uint32_t)plan->rows * plan->row;
+    disco_operands_t operands = {pixels, weights};
+    if (disco_conv2d_dsp_is_flat(op)) {
+        disco_mac_2x4(sums, &operands, plan->run);
+        return;
+    }
+    while (operands.weights != weights_end) {
+        disco_mac_2x4(sums, &operands, plan->run);
+        if (operands.weights == weights_end) {
+            break;
+        }
+        operands.pixels += op->window.dilation_h * plan->row - 2 * plan->run;
+        operands.pixels -= operands.pixels >= ring_end ? (uint32_t)plan->rows * plan->row : 0;
+    }
+}
+
+/* `count` output channels of two pixels; `second` may be the same as `first`, which then is the one that lasts. */
+DISCO_VARIANT void disco_conv2d_dsp_store(const disco_conv2d_dsp_t *op, const int32_t *channels,
+                                          const disco_sums_2x4_t *sums, int8_t *first, int8_t *second, int count) {
+    for (int i = 0; i < count; i++) {
+        const disco_conv2d_dsp_channel_t channel = disco_conv2d_dsp_next_channel(op, &channels);
+        disco_store_byte(second + i, disco_conv2d_dsp_finish(op, &channel, sums->second[i]));
+        disco_store_byte(first + i, disco_conv2d_dsp_finish(op, &channel, sums->first[i]));
+    }
+}
+
+/* Four output channels, or fewer, of one output row. */
 DISCO_VARIANT void disco_conv2d_dsp_row(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
                                         const uint32_t *pixels, const uint32_t *weights, const uint32_t *weights_end,
-                                        const int32_t *channels,
-                                        int8_t *target, uint16_t target_stride, int count) {
-    const uint32_t *const ring_end = plan->ring + (uint32_t)plan->rows * plan->row;
-    for (int32_t x = 0; x < plan->half; x++, pixels += plan->step, target += target_stride) {
+                                        const int32_t *channels, int8_t *first, uint16_t stride, int count) {
+    for (int32_t x = 0; x < plan->half; x++, pixels += plan->step, first += stride) {
         disco_sums_2x4_t sums;
         const int32_t *biases = channels;
         disco_load_two(&biases, &sums.first[0], &sums.first[1]);
         disco_load_two(&biases, &sums.first[2], &sums.first[3]);
-        for (int i = 0; i < 4; i++) {
-            sums.second[i] = sums.first[i];
-        }
-        disco_operands_t operands = {pixels, weights};
-        if (disco_conv2d_dsp_is_flat(op)) {
-            disco_mac_2x4(&sums, &operands, plan->run);
-        }
-        while (!disco_conv2d_dsp_is_flat(op) && operands.weights != weights_end) {
-            disco_mac_2x4(&sums, &operands, plan->run);
-            if (operands.weights == weights_end) {
-                break;
-            }
-            operands.pixels += op->window.dilation_h * plan->row - 2 * plan->run;
-            operands.pixels -= operands.pixels >= ring_end ? (uint32_t)plan->rows * plan->row : 0;
-        }
+        memcpy(sums.second, sums.first, sizeof sums.second);
+        disco_conv2d_dsp_sum(op, plan, pixels, weights, weights_end, &sums);
         const int both = x + plan->half < plan->width;
-        int8_t *const other = target + (both ? plan->half * target_stride : 0);
-        const int32_t *values = channels + 4;
-        for (int i = 0; i < count; i++) {
-            const disco_conv2d_dsp_channel_t channel = disco_conv2d_dsp_next_channel(op, &values);
-            const int32_t second = disco_conv2d_dsp_finish(op, &channel, sums.second[i]);
-            disco_store_byte(other + i, second);
-            disco_store_byte(target + i, disco_conv2d_dsp_finish(op, &channel, sums.first[i]));
-        }
+        disco_conv2d_dsp_store(op, channels + 4, &sums, first, first + (both ? plan->half * stride : 0), count);
     }
 }
 
