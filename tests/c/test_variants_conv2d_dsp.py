@@ -12,7 +12,8 @@ from disco_firmware.kernel_params import Conv2D, Window
 from disco_firmware.quantisation import ActivationRange, Requantisation
 from disco_firmware.variants.base import Layer, Variant
 from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
-from helpers.kernel_cases import random_cases
+from disco_firmware.variants.conv2d_scaling import GENERAL, POSITIVE, SIGNED, choose_scaling
+from helpers.kernel_cases import conv2d_case, padded_conv2d_case
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator
 from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, run_on_board, run_on_host, view_of
@@ -26,10 +27,14 @@ def layer_of(case: Case) -> Layer:
     weights, bias, multipliers, shifts = case.arrays
     p = case.params
     window = Window(*p[:8])
-    assert weights is not None and multipliers is not None and shifts is not None
+    assert weights is not None
+    assert multipliers is not None
+    assert shifts is not None
     filters = len(multipliers)
     shape = (filters, window.kernel_h, window.kernel_w, case.inputs[0].channels)
-    requantise = Requantisation(tuple(multipliers.tolist()), tuple(shifts.tolist()), p[9], ActivationRange(p[10], p[11]))
+    requantise = Requantisation(
+        tuple(multipliers.tolist()), tuple(shifts.tolist()), p[9], ActivationRange(p[10], p[11])
+    )
     params = Conv2D(window, weights.reshape(shape), bias, p[8], requantise)
     return Layer(params, (view_of(case.inputs[0]),), view_of(case.output))
 
@@ -45,16 +50,30 @@ def call_of(case: Case, variant: Variant, rng: Generator) -> Call:
     return Call(variant, layer, case.inputs, case.output, case.expected, rows)
 
 
+def random_case(rng: Generator, number: int) -> Case:
+    """Few channels, many channels, and padding that TFLite has no option for."""
+    if number % 4 == 3:
+        return padded_conv2d_case(rng)
+    return conv2d_case(rng, deepest=12 if number % 2 else 80)
+
+
 def random_calls(count: int, seed: int) -> list[Call]:
-    """Of both weights, with padding within and outside of what TFLite's own padding allows."""
+    """Each case with int16 and with int8 weights."""
     rng = np.random.default_rng(seed)
-    cases = random_cases("conv2d", count, seed) + random_cases("padded_conv2d", count // 3, seed)
+    cases = [random_case(rng, number) for number in range(count)]
     return [call_of(case, variant, rng) for case in cases for variant in VARIANTS]
 
 
 @pytest.mark.parametrize("build", HOST_BUILDS)
 def test_equals_the_reference_on_this_pc(build: str, tmp_path: Path) -> None:
-    run_on_host(random_calls(CASES, seed=11), tmp_path, build)
+    calls = random_calls(CASES, seed=11)
+    forms = {
+        choose_scaling(call.layer.params, scales_weights=True).form
+        for call in calls
+        if isinstance(call.layer.params, Conv2D)
+    }
+    assert forms == {GENERAL, SIGNED, POSITIVE}
+    run_on_host(calls, tmp_path, build)
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -64,3 +83,10 @@ def test_equals_the_reference_on_an_emulated_board(board: str, tmp_path: Path) -
 
 def test_equals_the_reference_specialised(tmp_path: Path) -> None:
     run_on_board(random_calls(20, seed=13), BOARDS["m4"], tmp_path, specialised=True)
+
+
+def test_a_wrong_byte_is_seen(tmp_path: Path) -> None:
+    call = random_calls(1, seed=14)[0]
+    call.expected[-1, -1, -1] ^= 1
+    with pytest.raises(AssertionError, match="case 0 wrong: byte"):
+        run_on_host([call], tmp_path)

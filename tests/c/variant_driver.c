@@ -26,8 +26,7 @@ static uint32_t read_counter(void) {
     return timer[1];
 }
 #else
-static void start_counter(void) {
-}
+static void start_counter(void) {}
 
 static uint32_t read_counter(void) {
     return 0;
@@ -54,7 +53,8 @@ static buffer_t new_buffer(uint32_t offset, size_t bytes, const int8_t *content)
     if (offset == 0) {
         buffer.block = malloc(bytes + 2 * GUARD + ALIGNMENT);
         if (buffer.block != NULL) {
-            buffer.data = buffer.block + GUARD + (ALIGNMENT - (uintptr_t)(buffer.block + GUARD) % ALIGNMENT) % ALIGNMENT;
+            buffer.data =
+                buffer.block + GUARD + (ALIGNMENT - (uintptr_t)(buffer.block + GUARD) % ALIGNMENT) % ALIGNMENT;
         }
     } else {
         buffer.data = variant_arena + offset;

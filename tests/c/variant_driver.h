@@ -11,8 +11,8 @@
 typedef struct {
     uint16_t input_count;
     disco_input_t inputs[VARIANT_MAX_INPUTS];
-    const int8_t *before; /* the output buffer, poisoned */
-    const int8_t *after;  /* and as it must be */
+    const int8_t *before;  /* the output buffer, poisoned */
+    const int8_t *after;   /* and as it must be */
     disco_output_t output; /* without data */
     uint32_t scratch_bytes;
     const uint16_t *rows; /* where the ranges begin and end: 0, ..., the last */

@@ -1,7 +1,7 @@
 """Runs calls of kernel variants, many in one program, on this PC under the sanitizers or on an emulated board.
 
-A call is either general (one function for all, nothing constant) or specialised as in generated code (all parameters and
-addresses constant). Each buffer lies between guard bytes or, on the PC, in a heap block of exactly its size.
+A call is either general (one function for all, nothing constant) or specialised as in generated code (all parameters
+and addresses constant). Each buffer lies between guard bytes or, on the PC, in a heap block of exactly its size.
 """
 
 from __future__ import annotations
@@ -161,9 +161,10 @@ _ARGUMENTS = "const disco_input_t *in, const disco_output_t *out, void *scratch,
 
 
 def _general(variant: Variant) -> str:
+    name, structure = variant.function, variant.structure
     return (
-        f"static __attribute__((noinline)) void general_{variant.function}(const {variant.structure} *op, {_ARGUMENTS}) "
-        f"{{\n    {variant.function}(op, in, out, scratch, begin, end);\n}}"
+        f"static __attribute__((noinline)) void general_{name}(const {structure} *op, {_ARGUMENTS}) {{\n"
+        f"    {name}(op, in, out, scratch, begin, end);\n}}"
     )
 
 
@@ -173,7 +174,9 @@ def _case(number: int, call: Call, *, specialised: bool) -> tuple[str, str]:
     constants = variant.constants(layer)
     scratch = variant.scratch_bytes(layer)
     offsets = _offsets([buffer.pixels.size for buffer in (*call.inputs, call.output)] + [scratch])
-    parts = [_array(f"{prefix}_{array.name}", array.c_type, array.values, array.alignment) for array in constants.arrays]
+    parts = [
+        _array(f"{prefix}_{array.name}", array.c_type, array.values, array.alignment) for array in constants.arrays
+    ]
     parts.append(f"static const {variant.structure} {prefix}_op = {_fields(prefix, constants, constants.fields)};")
     data = {f"input{i}": buffer.pixels for i, buffer in enumerate(call.inputs)}
     for name, pixels in {**data, "before": call.output.pixels, "after": call.wanted()}.items():
@@ -182,7 +185,8 @@ def _case(number: int, call: Call, *, specialised: bool) -> tuple[str, str]:
     run = f"{variant.function}(&{prefix}_op, in, &out, variant_arena + {offsets[-1]}, begin, end);"
     if specialised:
         views = ", ".join(
-            f"{{variant_arena + {offset}, {_sizes(buffer)}}}" for offset, buffer in zip(offsets, call.inputs, strict=False)
+            f"{{variant_arena + {offset}, {_sizes(buffer)}}}"
+            for offset, buffer in zip(offsets, call.inputs, strict=False)
         )
         body = (
             f"    const disco_input_t in[] = {{{views}}};\n"

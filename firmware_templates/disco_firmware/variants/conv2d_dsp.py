@@ -2,79 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
-
-_FEW_CHANNELS = 4
-"""Below it whole windows are kept: filling up every column to an even number of channels would cost too much."""
-_ENOUGH_PIXELS = {1: 64, 2: 16}
-"""Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
-_MOST_RING_BYTES = 8192
-"""Of the input rows that belong to the output rows of a turn."""
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """disco_conv2d_dsp_plan_t; sizes in words of two int16."""
-
-    patches: bool
-    rows_together: int
-    row_values: int
-    """Values of a kernel row, filled up."""
-    ring_words: int
-    block_words: int
-    gathered_bytes: int
-
-
-def _plan(layer: Layer, weight_bytes: int) -> _Plan:
-    params, view, output = layer.params, layer.inputs[0], layer.output
-    assert isinstance(params, Conv2D)
-    window = params.window
-    patches = view.channels < _FEW_CHANNELS or window.dilation_w > 1
-    if patches:
-        row_values = _even(window.kernel_w * view.channels)
-        words = window.kernel_h * row_values // 2
-        gathered = window.kernel_w * view.channels
-        together = _rows_together(output.height, output.width, 4 * words * output.width, weight_bytes)
-        ring = 2 * words * _half(together * output.width)
-        return _Plan(True, together, row_values, ring, 4 * words, gathered)
-    channels = _even(view.channels)
-    flat = (
-        window.kernel_h == window.kernel_w == window.stride_h == window.stride_w == 1
-        and window.pad_top == window.pad_left == 0
-    )
-    columns = (_half(output.width) - 1) * (1 if window.kernel_w == 1 else window.stride_w) + window.kernel_w
-    row_words = columns * channels
-    block = 2 * window.kernel_h * window.kernel_w * channels
-    together = _rows_together(output.height, output.width, row_words * 4, weight_bytes)
-    if flat:
-        words = _half(together * output.width) * channels
-    else:
-        words = row_words * ((window.kernel_h - 1) * window.dilation_h + 1 + (together - 1) * window.stride_h)
-    return _Plan(False, together, window.kernel_w * channels, words, block, 0)
-
-
-def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -> int:
-    """Few rows with enough pixels in them; if it can be, an even number of pixels, and a divisor of the height."""
-    most = min(height, max(1, _MOST_RING_BYTES // row_bytes))
-    least = min(most, -(-_ENOUGH_PIXELS[weight_bytes] // width))
-    numbers = range(least, min(most, 2 * least) + 1)
-    return min(numbers, key=lambda rows: (rows * width % 2, height % rows != 0, rows))
-
-
-def _even(number: int) -> int:
-    return number + number % 2
-
-
-def _half(number: int) -> int:
-    return (number + 1) // 2
+from disco_firmware.variants.conv2d_dsp_cost import estimate_code_bytes, predict_instructions
+from disco_firmware.variants.conv2d_dsp_plan import Plan, plan_layer
+from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
 
 
 def _pair_order(count: int) -> list[int]:
@@ -100,8 +38,8 @@ class Conv2DDsp(Variant):
     def constants(self, layer: Layer) -> Constants:
         """Weights in the order of the inner loop, and four numbers per output channel."""
         params = _conv2d(layer)
-        plan = _plan(layer, self.weight_bytes)
-        scaling = choose_scaling(params, scales_weights=self.weight_bytes == 2)
+        plan = self._plan(layer)
+        scaling = self._scaling(layer)
         weights = _pairs(params.weights, plan)
         if self.weight_bytes == 2:
             scales = padded(1 << np.array(scaling.weight_scales), 0, 4).reshape(-1, 1, 1, 4, 1)
@@ -133,19 +71,27 @@ class Conv2DDsp(Variant):
 
     def scratch_bytes(self, layer: Layer) -> int:
         """The ring, the widened weights of four output channels, a kernel row."""
-        plan = _plan(layer, self.weight_bytes)
+        plan = self._plan(layer)
         widened = plan.block_words if self.weight_bytes == 1 else 0
         return 4 * (widened + plan.ring_words) + plan.gathered_bytes
 
     def row_step(self, layer: Layer) -> int:
         """Rows per turn."""
-        return _plan(layer, self.weight_bytes).rows_together
+        return self._plan(layer).rows_together
 
     def instructions(self, layer: Layer) -> int:
-        return 0
+        """Within 3 % on the networks it was fitted to."""
+        return predict_instructions(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
 
     def code_bytes(self, layer: Layer) -> int:
-        return 2000
+        """From above."""
+        return estimate_code_bytes(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
+
+    def _plan(self, layer: Layer) -> Plan:
+        return plan_layer(layer, self.weight_bytes)
+
+    def _scaling(self, layer: Layer) -> Scaling:
+        return choose_scaling(_conv2d(layer), scales_weights=self.weight_bytes == 2)
 
 
 class Conv2DDspInt16(Conv2DDsp):
@@ -167,7 +113,7 @@ def _conv2d(layer: Layer) -> Conv2D:
     return layer.params
 
 
-def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
+def _pairs(weights: npt.NDArray[np.int8], plan: Plan) -> npt.NDArray[np.int32]:
     """[block, kernel row, pair, channel of four, value of the pair]."""
     filters, kernel_h, kernel_w, channels = weights.shape
     rows = weights.astype(np.int32)
@@ -184,7 +130,8 @@ def _pairs(weights: npt.NDArray[np.int8], plan: _Plan) -> npt.NDArray[np.int32]:
 
 
 def _by_fours(scaling: Scaling) -> npt.NDArray[np.int32]:
-    """For every four channels the biases, then the multiplier, the offset and, unless it is common, the shift of each."""
+    """For every four channels the biases, then multiplier, offset and, unless it is common, shift of each."""
     blocks = padded(scaling.channels, 0, 4).reshape(-1, 4, 4)
     rest = blocks[:, :, 1 : 3 if scaling.shift > 0 else 4]
-    return np.concatenate([blocks[:, :, 0], rest.reshape(len(blocks), -1)], axis=1).reshape(-1)
+    values: npt.NDArray[np.int32] = np.concatenate([blocks[:, :, 0], rest.reshape(len(blocks), -1)], axis=1).reshape(-1)
+    return values

@@ -4,13 +4,13 @@ TFLite's double rounding, for a sum `a`, a multiplier `m` (Q31) and a shift `s` 
 
     high = floor(a * m / 2^31 + 1/2),  result = floor((high + 2^(s-1) - [high < 0]) / 2^s) + zero point
 
-With sums that are 2^k times as large, k >= 2, floor(2^k a * m / 2^32) keeps the bits that the first rounding needs, and for
-high >= 0 both roundings are one addition:
+With sums that are 2^k times as large, k >= 2, floor(2^k a * m / 2^32) keeps the bits that the first rounding needs, and
+for high >= 0 both roundings are one addition:
 
     result = floor((floor(2^k a * m / 2^32) + 2^(k-2) + 2^(s+k-2)) / 2^(s+k-1)) + zero point
 
-A negative `high` gives at most the zero point in both formulas. So where the activation cuts off at the zero point or above
-(ReLU), nothing else is needed. Because k is free for every channel, s+k-1 can be one shift for all.
+A negative `high` gives at most the zero point in both formulas. So where the activation cuts off at the zero point or
+above (ReLU), nothing else is needed. Because k is free for every channel, s+k-1 can be one shift for all.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _hold(channels: list[_Channel], scales: list[int]) -> bool:
     )
 
 
-def _scaling(form: int, channels: list[_Channel], scales: list[int], params: Conv2D, *, scales_weights: bool) -> Scaling:
+def _scaling(
+    form: int, channels: list[_Channel], scales: list[int], params: Conv2D, *, scales_weights: bool
+) -> Scaling:
     zero_point = params.requantise.output_zero_point
     shifts = [
-        channel.shift + scale - 1
-        for channel, scale in zip(channels, scales, strict=True)
-        if channel.constant is None
+        channel.shift + scale - 1 for channel, scale in zip(channels, scales, strict=True) if channel.constant is None
     ]
     common = shifts[0] if len(set(shifts)) == 1 else 0
     rows = []

@@ -19,22 +19,22 @@
 
 /* How sums become int8. All forms are exact; which one may be used is known offline, from the weights.
  *
- * gemmlowp rounds the high product half up and the shift half away from zero. For a product that is not negative, both add
- * half of their last place: with two more bits in the sum they are one addition, a shift, a clamp. For a negative product the
- * second half is one less.
+ * gemmlowp rounds the high product half up and the shift half away from zero. For a product that is not negative, both
+ * add half of their last place: with two more bits in the sum they are one addition, a shift, a clamp. For a negative
+ * product the second half is one less.
  */
 enum {
     /* Any shift. Sums are what they mean. */
     DISCO_CONV2D_DSP_GENERAL,
     /* Shifts to the right by 1 at least. Sums are doubled, which makes SMMLAR's product the one of gemmlowp. */
     DISCO_CONV2D_DSP_SIGNED,
-    /* The same where a negative product ends at activation_min anyway. The sum of channel c is 2^k times what it means, k
-     * at least 2, perhaps chosen such that all channels shift alike. */
+    /* The same where a negative product ends at activation_min anyway. The sum of a channel is 2^k times what it means,
+     * k at least 2, perhaps chosen such that all channels shift alike. */
     DISCO_CONV2D_DSP_POSITIVE
 };
 
-/* One output channel. GENERAL: as in disco_requantise_t, and no offset. Else the shift goes to the right, and offset holds all
- * that is added to the high product. */
+/* One output channel. GENERAL: as in disco_requantise_t, and no offset. Else the shift goes to the right, and offset
+ * holds all that is added to the high product. */
 typedef struct {
     int32_t multiplier, offset, shift;
 } disco_conv2d_dsp_channel_t;
@@ -44,8 +44,8 @@ typedef struct {
     /* For every four output channels (the last are filled up with zeros), kernel row and pair of values: the pairs of
      * the four. The values of a kernel row are its columns' channels, filled up to an even number for each column or,
      * with `patches`, for the row. Pairs are (0, 2), (1, 3), (4, 6), ... as SXTB16 makes them; the last two of a number
-     * that is no multiple of four are a pair. int8: a word holds one value of a pair in bytes 0 and 1, for two channels,
-     * and the other value in bytes 2 and 3. */
+     * that is no multiple of four are a pair. int8: a word holds one value of a pair in bytes 0 and 1, for two
+     * channels, and the other value in bytes 2 and 3. */
     const uint32_t *weights;
     /* For every four output channels, filled up likewise: four biases, scaled as the sums, and four
      * disco_conv2d_dsp_channel_t, without the shift where `shift` says it. */
@@ -62,18 +62,18 @@ typedef struct {
 
 /* What follows from the parameters; in generated code all of it is constant. Sizes in words, each a pair of int16. */
 typedef struct {
-    int32_t width;    /* output pixels in a row; with `is_flat` all rows of a turn are one */
-    int32_t half;     /* from an output pixel to the one computed together with it */
-    int32_t pitch;    /* input pixels from one column of the ring to the next */
-    int32_t columns;  /* of the ring */
-    uint32_t run;     /* pairs that a sum reads without a gap */
-    uint32_t step;    /* from one output pixel to the next, in the ring */
-    uint32_t row;     /* a row of the ring */
-    int32_t rows;     /* of the ring */
-    uint32_t block;   /* int16 weights of four output channels */
+    int32_t width;     /* output pixels in a row; with `is_flat` all rows of a turn are one */
+    int32_t half;      /* from an output pixel to the one computed together with it */
+    int32_t pitch;     /* input pixels from one column of the ring to the next */
+    int32_t columns;   /* of the ring */
+    uint32_t run;      /* pairs that a sum reads without a gap */
+    uint32_t step;     /* from one output pixel to the next, in the ring */
+    uint32_t row;      /* a row of the ring */
+    int32_t rows;      /* of the ring */
+    uint32_t block;    /* int16 weights of four output channels */
     uint32_t *widened; /* int8 weights: those of four output channels */
     uint32_t *ring;
-    int8_t *gathered;  /* patches: the values of a kernel row that does not lie in the input as it is */
+    int8_t *gathered; /* patches: the values of a kernel row that does not lie in the input as it is */
 } disco_conv2d_dsp_plan_t;
 
 /* Whether every input pixel belongs to one output pixel. */
@@ -171,8 +171,8 @@ DISCO_VARIANT void disco_conv2d_dsp_inside(const disco_conv2d_dsp_plan_t *plan, 
 
 /* One row of `width` pixels from `source` on; `clear`: sets what lies outside of it to zero instead. */
 DISCO_VARIANT void disco_conv2d_dsp_fill_row(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
-                                             const disco_input_t *in, const int8_t *source, int32_t width, uint32_t *row,
-                                             int clear) {
+                                             const disco_input_t *in, const int8_t *source, int32_t width,
+                                             uint32_t *row, int clear) {
     const uint32_t column_words = 2 * ((uint32_t)(in->channels + 1) / 2);
     for (int32_t lane = 0; lane < 2; lane++) {
         const int32_t first = lane * plan->half * op->window.stride_w - op->window.pad_left;
@@ -219,8 +219,8 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_ring(const disco_conv2d_dsp_t *op, cons
     }
 }
 
-/* The values of a kernel row that reaches over the border or has gaps, from the input's column `left` on; the zero point for
- * what lies outside. */
+/* The values of a kernel row that reaches over the border or has gaps, from the input's column `left` on; the zero point
+ * for what lies outside. */
 DISCO_VARIANT void disco_conv2d_dsp_gather(const disco_conv2d_dsp_t *op, const disco_input_t *in, const int8_t *row,
                                            int32_t left, int8_t *gathered) {
     int32_t column = left;
@@ -246,9 +246,8 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_kernel_row(const disco_conv2d_dsp_t *op
     uint32_t *const targets = plan->ring + (uint32_t)kernel_y * 2 * ((values + 1) / 2);
     DISCO_UNROLL(1)
     for (int32_t x = 0; x < out->width; x++, position++) {
-        uint32_t *const target = position < plan->half
-                                     ? targets + (uint32_t)position * plan->step
-                                     : targets + (uint32_t)(position - plan->half) * plan->step + 1;
+        uint32_t *const target = position < plan->half ? targets + (uint32_t)position * plan->step
+                                                       : targets + (uint32_t)(position - plan->half) * plan->step + 1;
         const int32_t left = x * w->stride_w - w->pad_left;
         if (!inside) {
             for (uint32_t i = 0; i < values; i += 2) {
@@ -276,8 +275,8 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_patches(const disco_conv2d_dsp_t *op, c
 }
 
 /* The weights of four output channels as int16. */
-DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_plan_t *plan,
-                                                       uint32_t block) {
+DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t *op,
+                                                       const disco_conv2d_dsp_plan_t *plan, uint32_t block) {
     if (op->weight_bytes == 2) {
         return op->weights + block * plan->block;
     }
@@ -291,7 +290,7 @@ DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t 
 }
 
 DISCO_VARIANT int32_t disco_conv2d_dsp_finish(const disco_conv2d_dsp_t *op, const disco_conv2d_dsp_channel_t *channel,
-                                             int32_t sum) {
+                                              int32_t sum) {
     if (op->form == DISCO_CONV2D_DSP_GENERAL) {
         return disco_requantise(sum, channel->multiplier, channel->shift, op->output_zero_point, op->activation_min,
                                 op->activation_max);

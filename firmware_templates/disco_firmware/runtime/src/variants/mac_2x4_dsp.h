@@ -22,8 +22,8 @@ typedef struct {
 
 #if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__)
 
-/* All of the 14 registers are taken: GCC, left alone, would load word by word and spill. It has to see every instruction to
- * know how far its branches reach, so .rept is no choice. */
+/* All of the 14 registers are taken: GCC, left alone, would load word by word and spill. It has to see every instruction
+ * to know how far its branches reach, so .rept is no choice. */
 #define DISCO_MAC_2X4_1                                                                                                \
     "ldrd %[x0], %[x1], [%[x]], #8\n\t"                                                                                \
     "ldrd %[w0], %[w1], [%[w]], #8\n\t"                                                                                \
@@ -36,32 +36,31 @@ typedef struct {
     "smlad %[b2], %[x1], %[w0], %[b2]\n\t"                                                                             \
     "smlad %[a3], %[x0], %[w1], %[a3]\n\t"                                                                             \
     "smlad %[b3], %[x1], %[w1], %[b3]\n\t"
-#define DISCO_MAC_2X4_2 DISCO_MAC_2X4_1 DISCO_MAC_2X4_1
-#define DISCO_MAC_2X4_4 DISCO_MAC_2X4_2 DISCO_MAC_2X4_2
-#define DISCO_MAC_2X4_8 DISCO_MAC_2X4_4 DISCO_MAC_2X4_4
+#define DISCO_MAC_2X4_2  DISCO_MAC_2X4_1 DISCO_MAC_2X4_1
+#define DISCO_MAC_2X4_4  DISCO_MAC_2X4_2 DISCO_MAC_2X4_2
+#define DISCO_MAC_2X4_8  DISCO_MAC_2X4_4 DISCO_MAC_2X4_4
 #define DISCO_MAC_2X4_16 DISCO_MAC_2X4_8 DISCO_MAC_2X4_8
 
 /* The end is compared in a register that is free between two pairs. */
 #define DISCO_MAC_2X4_LOOP                                                                                             \
     "1:\n\t" DISCO_MAC_2X4_16 "ldr %[w0], %[end]\n\t"                                                                  \
-    "cmp %[x], %[w0]\n\t"                                                                                             \
+    "cmp %[x], %[w0]\n\t"                                                                                              \
     "bne 1b\n\t"
 
 #define DISCO_MAC_2X4_ASSEMBLY(instructions, sums, operands, ...)                                                      \
     do {                                                                                                               \
         uint32_t x0, x1, w0, w1;                                                                                       \
-        __asm__ volatile(instructions                                                                                  \
-                         : [a0] "+r"((sums)->first[0]), [a1] "+r"((sums)->first[1]), [a2] "+r"((sums)->first[2]),      \
-                           [a3] "+r"((sums)->first[3]), [b0] "+r"((sums)->second[0]), [b1] "+r"((sums)->second[1]),    \
-                           [b2] "+r"((sums)->second[2]), [b3] "+r"((sums)->second[3]), [x] "+r"((operands)->pixels),   \
-                           [w] "+r"((operands)->weights), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0),              \
-                           [w1] "=&r"(w1)                                                                              \
-                         : __VA_ARGS__                                                                                 \
-                         : "cc", "memory");                                                                            \
+        __asm__ volatile(                                                                                              \
+            instructions                                                                                               \
+            : [a0] "+r"((sums)->first[0]), [a1] "+r"((sums)->first[1]), [a2] "+r"((sums)->first[2]),                   \
+              [a3] "+r"((sums)->first[3]), [b0] "+r"((sums)->second[0]), [b1] "+r"((sums)->second[1]),                 \
+              [b2] "+r"((sums)->second[2]), [b3] "+r"((sums)->second[3]), [x] "+r"((operands)->pixels),                \
+              [w] "+r"((operands)->weights), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0), [w1] "=&r"(w1)            \
+            : __VA_ARGS__                                                                                              \
+            : "cc", "memory");                                                                                         \
     } while (0)
 
-#define DISCO_MAC_2X4_TIMES(count, sums, operands)                                                                     \
-    DISCO_MAC_2X4_ASSEMBLY(DISCO_MAC_2X4_##count, sums, operands, )
+#define DISCO_MAC_2X4_TIMES(count, sums, operands) DISCO_MAC_2X4_ASSEMBLY(DISCO_MAC_2X4_##count, sums, operands, )
 
 /* 16 pairs at a time, until `end`. */
 DISCO_VARIANT void disco_mac_2x4_until(disco_sums_2x4_t *sums, disco_operands_t *operands, const uint32_t *end) {
