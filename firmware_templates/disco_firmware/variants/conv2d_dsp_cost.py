@@ -25,6 +25,8 @@ _OUTPUT_SHIFT = 1.5
 """More where channels shift differently."""
 _WINDOW_ROW = 24.0
 """A row of a window that is kept as a whole, of few values."""
+_GATHERED = 2.0
+"""More for each of its values where there are gaps between them."""
 _PIXEL, _FOUR_VALUES, _SCALED_PAIR = 3.0, 3.25, 1.4
 """Into the ring: an input pixel, four of its values, and doubling of a pair."""
 _EIGHT_WEIGHTS = 7.6
@@ -97,6 +99,8 @@ def _filling(layer: Layer, plan: Plan, scaling: Scaling) -> float:
         rows = output.height * output.width * window.kernel_h
         values = window.kernel_w * view.channels
         more = _FOUR_VALUES * max(0, values - 9) / 4
+        if window.dilation_w > 1 or view.stride > view.channels:
+            more += _GATHERED * values
         return rows * (_WINDOW_ROW + more + half(values) * scaling.pixel_scale * _SCALED_PAIR)
     width = output.width if window.kernel_w == 1 else view.width + max(0, window.kernel_w - window.stride_w)
     pixels = width * (output.height if window.kernel_h == 1 else view.height)

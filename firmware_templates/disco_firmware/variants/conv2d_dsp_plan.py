@@ -12,7 +12,7 @@ _FEW_CHANNELS = 4
 _ENOUGH_PIXELS = {1: 64, 2: 16}
 """Output pixels per turn worth having, by bytes per weight: int8 weights are widened once per turn."""
 _MOST_RING_BYTES = 8192
-"""Of the input rows that belong to the output rows of a turn."""
+"""Of the ring, beside what a single output row needs."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def plan_layer(layer: Layer, weight_bytes: int) -> Plan:
     channels = even(view.channels)
     columns = (half(output.width) - 1) * (1 if window.kernel_w == 1 else window.stride_w) + window.kernel_w
     row_words = columns * channels
-    together = _rows_together(output.height, output.width, 4 * row_words, weight_bytes)
+    together = _rows_together(output.height, output.width, 4 * row_words * window.stride_h, weight_bytes)
     flat = (window.kernel_h, window.kernel_w, window.stride_h, window.stride_w) == (1, 1, 1, 1)
     flat = flat and window.pad_top == window.pad_left == 0
     if flat:
