@@ -43,12 +43,13 @@ class Conv2DDsp(Variant):
         weights = _pairs(params.weights, plan)
         if self.weight_bytes == 2:
             scales = padded(1 << np.array(scaling.weight_scales), 0, 4).reshape(-1, 1, 1, 4, 1)
-            packed = (weights * scales).astype("<i2").view("<u4")
+            packed = (weights * scales).astype(np.int16)
         else:
             # Of two channels the first values of a pair, then the second ones.
-            packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8).reshape(-1).view("<u4")
+            packed = weights.reshape(-1, 2, 2).transpose(0, 2, 1).astype(np.int8)
+        bits = 8 * self.weight_bytes
         arrays = (
-            ConstantArray("weights", "uint32_t", packed.reshape(-1), f"weights, int{8 * self.weight_bytes}"),
+            ConstantArray("weights", f"int{bits}_t", packed.reshape(-1), f"weights, int{bits}"),
             ConstantArray("channels", "int32_t", _by_fours(scaling), "biases; multipliers, offsets, shifts"),
         )
         requantise = params.requantise

@@ -46,7 +46,7 @@ typedef struct {
      * with `patches`, for the row. Pairs are (0, 2), (1, 3), (4, 6), ... as SXTB16 makes them; the last two of a number
      * that is no multiple of four are a pair. int8: a word holds one value of a pair in bytes 0 and 1, for two
      * channels, and the other value in bytes 2 and 3. */
-    const uint32_t *weights;
+    const void *weights; /* of int16_t or int8_t, aligned as uint32_t */
     /* For every four output channels, filled up likewise: four biases, scaled as the sums, and four
      * disco_conv2d_dsp_channel_t, without the shift where `shift` says it. */
     const int32_t *channels;
@@ -277,10 +277,11 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_patches(const disco_conv2d_dsp_t *op, c
 /* The weights of four output channels as int16. */
 DISCO_VARIANT const uint32_t *disco_conv2d_dsp_weights(const disco_conv2d_dsp_t *op,
                                                        const disco_conv2d_dsp_plan_t *plan, uint32_t block) {
+    const uint32_t *const weights = op->weights;
     if (op->weight_bytes == 2) {
-        return op->weights + block * plan->block;
+        return weights + block * plan->block;
     }
-    const uint32_t *source = op->weights + block * plan->block / 2;
+    const uint32_t *source = weights + block * plan->block / 2;
     uint32_t *target = plan->widened;
     DISCO_UNROLL(4)
     for (uint32_t i = 0; i < plan->block; i += 4) {

@@ -74,7 +74,7 @@ DISCO_VARIANT void disco_mac_2x4_until(disco_sums_2x4_t *sums, disco_operands_t 
     do {                                                                                                               \
         for (int pair = 0; pair < (count); pair++) {                                                                   \
             for (int channel = 0; channel < 4; channel++) {                                                            \
-                const uint32_t weights = *(operands)->weights++;                                                       \
+                const uint32_t weights = disco_load_word((operands)->weights++);                                       \
                 (sums)->first[channel] = disco_smlad((operands)->pixels[0], weights, (sums)->first[channel]);          \
                 (sums)->second[channel] = disco_smlad((operands)->pixels[1], weights, (sums)->second[channel]);        \
             }                                                                                                          \

@@ -147,7 +147,7 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
 
 DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) {
     for (int i = 0; i < 2; i++) {
-        const uint32_t word = *(*source)++;
+        const uint32_t word = disco_load_word((*source)++);
         *(*target)++ = disco_sxtb16(word);
         *(*target)++ = disco_sxtb16_high(word);
     }
