@@ -90,3 +90,12 @@ def test_a_wrong_byte_is_seen(tmp_path: Path) -> None:
     call.expected[-1, -1, -1] ^= 1
     with pytest.raises(AssertionError, match="case 0 wrong: byte"):
         run_on_host([call], tmp_path)
+
+
+def test_predicted_counts_are_near(tmp_path: Path) -> None:
+    """Within 12 % for layers that take long; shapes as random as these are not what the prediction was fitted to."""
+    calls = [call for call in random_calls(400, seed=15) if call.variant.instructions(call.layer) > 150_000]
+    counts = run_on_board(calls, BOARDS["m4"], tmp_path, specialised=True)
+    assert len(counts) >= 4
+    for call, count in zip(calls, counts, strict=True):
+        assert call.variant.instructions(call.layer) == pytest.approx(count, rel=0.12), call.layer

@@ -25,6 +25,9 @@ TESTS_C = Path(__file__).parents[1] / "c"
 _GUARD = 32
 _ALIGNMENT = 16
 _ARENA = 1 << 20
+_BATCH = 3 << 20
+"""Of the boards' 4 MB of code."""
+_CODE_OF_A_CALL = 4096
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,26 @@ def run_on_board(calls: Sequence[Call], board: Board, directory: Path, *, specia
     """Instructions of each call. Skips where a tool is missing; AssertionError names the first wrong call."""
     c_build.tool("qemu-system-arm")
     start = (TESTS_C / "semihosted_start.c",)
-    program = _build(calls, directory, "arm-none-eabi-gcc", board.build_flags(), start, specialised=specialised)
-    return [int(ticks * board.instructions_per_tick) for ticks in _run(calls, board.command(program))]
+    counts = []
+    for batch in _batches(calls):
+        program = _build(batch, directory, "arm-none-eabi-gcc", board.build_flags(), start, specialised=specialised)
+        counts += [int(ticks * board.instructions_per_tick) for ticks in _run(batch, board.command(program))]
+    return counts
+
+
+def _batches(calls: Sequence[Call]) -> list[list[Call]]:
+    """As many calls in each as a board holds."""
+    batches: list[list[Call]] = []
+    room = 0
+    for call in calls:
+        pixels = sum(buffer.pixels.size for buffer in call.inputs) + 2 * call.output.pixels.size
+        size = call.variant.constants(call.layer).bytes + pixels + _CODE_OF_A_CALL
+        if size > room:
+            batches.append([])
+            room = _BATCH
+        batches[-1].append(call)
+        room -= size
+    return batches
 
 
 def _build(

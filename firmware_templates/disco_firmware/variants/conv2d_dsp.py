@@ -85,7 +85,7 @@ class Conv2DDsp(Variant):
         return predict_instructions(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
 
     def code_bytes(self, layer: Layer) -> int:
-        """From above."""
+        """Mostly from above."""
         return estimate_code_bytes(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
 
     def _plan(self, layer: Layer) -> Plan:

@@ -368,7 +368,8 @@ DISCO_VARIANT void disco_conv2d_dsp_rows(const disco_conv2d_dsp_t *op, const dis
     const disco_window_t *const w = &op->window;
     const uint32_t *const weights = disco_conv2d_dsp_weights(op, plan, block);
     const int whole = disco_conv2d_dsp_is_flat(op);
-    for (int32_t row = y; row < (whole ? y + 1 : y + rows); row++) {
+    const int32_t row_end = whole ? y + 1 : y + rows;
+    for (int32_t row = y; row < row_end; row++) {
         const disco_span_t span =
             disco_clip_window(row, w->stride_h, w->pad_top, w->kernel_h, w->dilation_h, in->height);
         const int32_t begin = whole ? 0 : span.begin;
