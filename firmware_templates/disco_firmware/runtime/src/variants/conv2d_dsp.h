@@ -219,8 +219,8 @@ DISCO_VARIANT void disco_conv2d_dsp_fill_ring(const disco_conv2d_dsp_t *op, cons
     }
 }
 
-/* The values of a kernel row that reaches over the border or has gaps, from the input's column `left` on; the zero point
- * for what lies outside. */
+/* The values of a kernel row that reaches over the border or has gaps, from the input's column `left` on; the zero
+ * point for what lies outside. */
 DISCO_VARIANT void disco_conv2d_dsp_gather(const disco_conv2d_dsp_t *op, const disco_input_t *in, const int8_t *row,
                                            int32_t left, int8_t *gathered) {
     int32_t column = left;

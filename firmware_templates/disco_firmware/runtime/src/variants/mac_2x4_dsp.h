@@ -23,8 +23,8 @@ typedef struct {
 #if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(__ARM_FEATURE_MVE)
 
 /* All of the 14 registers are taken: GCC, left alone, would load word by word and spill. There is none left for a frame
- * pointer, nor for the loop counter of Armv8.1-M. GCC has to see every instruction to know how far its branches reach, so
- * .rept is no choice. */
+ * pointer, nor for the loop counter of Armv8.1-M. GCC has to see every instruction to know how far its branches reach,
+ * so .rept is no choice. */
 #define DISCO_MAC_2X4_1                                                                                                \
     "ldrd %[x0], %[x1], [%[x]], #8\n\t"                                                                                \
     "ldrd %[w0], %[w1], [%[w]], #8\n\t"                                                                                \
