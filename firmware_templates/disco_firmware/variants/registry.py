@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from disco_firmware.variants.add_mve import AddMve
 from disco_firmware.variants.base import Layer, Variant
+from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
 from disco_firmware.variants.conv2d_mve import Conv2DMve
 from disco_firmware.variants.depthwise_mve import DepthwiseMve
 from disco_firmware.variants.fully_connected_mve import FullyConnectedMve
@@ -12,6 +13,8 @@ from disco_targets.board import INSTRUCTION_SETS
 
 VARIANTS: tuple[Variant, ...] = (
     AddMve(),
+    Conv2DDspInt8(),
+    Conv2DDspInt16(),
     Conv2DMve(),
     DepthwiseMve(),
     FullyConnectedMve(),
