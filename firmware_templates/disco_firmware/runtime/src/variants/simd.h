@@ -39,6 +39,37 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return result;
 }
 
+/* The halves of x plus bytes 0 and 2 (high: 1 and 3) of y, each as int16. */
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t x, uint32_t y) {
+    return (uint32_t)__sxtab16((int16x2_t)x, (int8x4_t)y);
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+/* Sums and differences of the halves, without a carry from one to the other. */
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    uint32_t result; /* The intrinsic sets the GE flags, which keeps the compiler from moving it. */
+    __asm__("sadd16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("ssub16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+/* sum + floor(x * y / 2^32). */
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    int32_t result;
+    __asm__("smmla %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
+}
+
 /* round(x * y / 2^32), halves up. */
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     int32_t result;
@@ -46,7 +77,7 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
-#define disco_ssat8(x) ((int8_t)__ssat((x), 8))
+#define disco_ssat8(x) ((int8_t)(int32_t)__ssat((x), 8))
 
 #else
 
@@ -62,6 +93,26 @@ DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
 
 DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return disco_sxtb16(x >> 8);
+}
+
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    return ((x + y) & 0xFFFFu) | ((x & 0xFFFF0000u) + (y & 0xFFFF0000u));
+}
+
+DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
+    return ((x - y) & 0xFFFFu) | ((x & 0xFFFF0000u) - (y & 0xFFFF0000u));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t x, uint32_t y) {
+    return disco_sadd16(x, disco_sxtb16(y));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t x, uint32_t y) {
+    return disco_sadd16(x, disco_sxtb16_high(y));
+}
+
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    return (int32_t)((uint32_t)sum + (uint32_t)(((int64_t)x * y) >> 32));
 }
 
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
