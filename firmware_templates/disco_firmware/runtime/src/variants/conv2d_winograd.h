@@ -192,6 +192,26 @@ DISCO_VARIANT void disco_winograd4_input(const disco_conv2d_winograd4_t *op, con
             :                                                                                                          \
             : "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "memory")
 
+#define DISCO_WINOGRAD4_ELEMENT()                                                                                      \
+    do {                                                                                                               \
+        DISCO_WINOGRAD4_STEP("smuad %[s0], r4, r8\n\t"                                                                 \
+                             "smuad %[s1], r4, r9\n\t"                                                                 \
+                             "smuad %[s2], r5, r8\n\t"                                                                 \
+                             "smuad %[s3], r5, r9\n\t",                                                                \
+                             "=&r");                                                                                   \
+        for (size_t quad = 1; quad < quads; quad++) {                                                                  \
+            DISCO_WINOGRAD4_STEP("smlad %[s0], r4, r8, %[s0]\n\t"                                                      \
+                                 "smlad %[s1], r4, r9, %[s1]\n\t"                                                      \
+                                 "smlad %[s2], r5, r8, %[s2]\n\t"                                                      \
+                                 "smlad %[s3], r5, r9, %[s3]\n\t",                                                     \
+                                 "+&r");                                                                               \
+        }                                                                                                              \
+        __asm__("stmia %[v]!, {%[s0], %[s1], %[s2], %[s3]}"                                                            \
+                : [v] "+r"(values)                                                                                     \
+                : [s0] "r"(s0), [s1] "r"(s1), [s2] "r"(s2), [s3] "r"(s3)                                               \
+                : "memory");                                                                                           \
+    } while (0)
+
 DISCO_VARIANT void disco_winograd4_products(uint32_t *values, const uint32_t *weights, size_t quads) {
     register uint32_t s0 __asm__("r0");
     register uint32_t s1 __asm__("r1");
@@ -199,22 +219,12 @@ DISCO_VARIANT void disco_winograd4_products(uint32_t *values, const uint32_t *we
     register uint32_t s3 __asm__("r3");
     const uint32_t *const end = values + DISCO_WINOGRAD4_ELEMENTS * (4 * quads + 4);
     do {
-        DISCO_WINOGRAD4_STEP("smuad %[s0], r4, r8\n\t"
-                             "smuad %[s1], r4, r9\n\t"
-                             "smuad %[s2], r5, r8\n\t"
-                             "smuad %[s3], r5, r9\n\t",
-                             "=&r");
-        for (size_t quad = 1; quad < quads; quad++) {
-            DISCO_WINOGRAD4_STEP("smlad %[s0], r4, r8, %[s0]\n\t"
-                                 "smlad %[s1], r4, r9, %[s1]\n\t"
-                                 "smlad %[s2], r5, r8, %[s2]\n\t"
-                                 "smlad %[s3], r5, r9, %[s3]\n\t",
-                                 "+&r");
+        DISCO_WINOGRAD4_ELEMENT();
+        if (quads <= 4) { /* Four at a time where the loop would cost more than a few per cent. */
+            DISCO_WINOGRAD4_ELEMENT();
+            DISCO_WINOGRAD4_ELEMENT();
+            DISCO_WINOGRAD4_ELEMENT();
         }
-        __asm__("stmia %[v]!, {%[s0], %[s1], %[s2], %[s3]}"
-                : [v] "+r"(values)
-                : [s0] "r"(s0), [s1] "r"(s1), [s2] "r"(s2), [s3] "r"(s3)
-                : "memory");
     } while (values != end);
 }
 
@@ -253,50 +263,71 @@ DISCO_VARIANT void disco_winograd4_output_1d(const uint32_t *m, size_t step, uin
     out[3] = ((difference2 + m5) << 3) - difference1;
 }
 
+/* What takes a sum to int8. */
+typedef struct {
+    uint32_t inverse9;
+    int32_t multiplier, half, rounding, right_shift;
+} disco_winograd4_scaling_t;
+
+DISCO_VARIANT disco_winograd4_scaling_t disco_winograd4_scaling(const int32_t *channel) {
+    disco_winograd4_scaling_t scaling = {0x38E38E39u, channel[DISCO_WINOGRAD4_MULTIPLIER], 16,
+                                         channel[DISCO_WINOGRAD4_ROUNDING], channel[DISCO_WINOGRAD4_RIGHT_SHIFT]};
+    /* Not to be taken for constants, which would be loaded again for each output. */
+    __asm__("" : "+r"(scaling.inverse9), "+r"(scaling.half));
+    return scaling;
+}
+
 /* `scaled` is 64 times the accumulator. With right shifts this is disco_requantise_fast of its sixty-fourth, in fewer
- * instructions, as the rounding of the product is done in the shift. */
-DISCO_VARIANT int8_t disco_winograd4_requantise(const disco_conv2d_winograd4_t *op, const int32_t *channel,
-                                                uint32_t scaled) {
+ * instructions, as the product is rounded where it is shifted. */
+DISCO_VARIANT int8_t disco_winograd4_requantise(const disco_conv2d_winograd4_t *op,
+                                                const disco_winograd4_scaling_t *scaling, uint32_t scaled) {
     const disco_output_range_t *const range = &op->range;
     if (op->any_shift) {
-        return disco_requantise((int32_t)scaled >> 6, channel[DISCO_WINOGRAD4_MULTIPLIER],
-                                -channel[DISCO_WINOGRAD4_RIGHT_SHIFT], range->output_zero_point, range->activation_min,
-                                range->activation_max);
+        return disco_requantise((int32_t)scaled >> 6, scaling->multiplier, -scaling->right_shift,
+                                range->output_zero_point, range->activation_min, range->activation_max);
     }
-    const int32_t high = disco_smmla((int32_t)scaled, channel[DISCO_WINOGRAD4_MULTIPLIER], 16);
-    const int32_t value =
-        (channel[DISCO_WINOGRAD4_ROUNDING] + (high >> 31) + (high >> 5)) >> channel[DISCO_WINOGRAD4_RIGHT_SHIFT];
+    const int32_t high = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->half);
+    const int32_t value = (scaling->rounding + (high >> 31) + (high >> 5)) >> scaling->right_shift;
     if (range->activation_min == -128 && range->activation_max == 127) {
         return disco_ssat8(value);
     }
     return (int8_t)disco_clamp(value, range->activation_min, range->activation_max);
 }
 
+/* Keeps the compiler from mixing what comes before with what comes after, for which there are too few registers. */
+#define DISCO_WINOGRAD4_THEN() __asm__ volatile("" ::: "memory")
+
 /* One tile of one output channel; `rows` x `columns` of its 4x4 outputs exist. */
 DISCO_VARIANT void disco_winograd4_output(const disco_conv2d_winograd4_t *op, const int32_t *channel,
-                                          const uint32_t *sums, size_t element, const disco_output_t *view, int8_t *out,
-                                          size_t rows, size_t columns) {
+                                          const uint32_t *sums, size_t element, size_t row_bytes, size_t pixel_bytes,
+                                          int8_t *out, size_t rows, size_t columns) {
     uint32_t t[4][6];
+#pragma GCC unroll 6
     for (size_t i = 0; i < 6; i++) {
         uint32_t y[4];
-        disco_winograd4_output_1d(sums + 6 * i * element, element, i == 1 ? (uint32_t)channel[DISCO_WINOGRAD4_BIAS] : 0,
-                                  op->transformed, y);
-        for (size_t x = 0; x < 4; x++) {
-            t[x][i] = y[x];
-        }
+        const uint32_t bias = i == 1 ? (uint32_t)channel[DISCO_WINOGRAD4_BIAS] : 0;
+        disco_winograd4_output_1d(sums + 6 * i * element, element, bias, op->transformed, y);
+        t[0][i] = y[0];
+        t[1][i] = y[1];
+        t[2][i] = y[2];
+        t[3][i] = y[3];
+        DISCO_WINOGRAD4_THEN();
     }
+    const disco_winograd4_scaling_t scaling = disco_winograd4_scaling(channel);
+#pragma GCC unroll 4
     for (size_t x = 0; x < 4; x++) {
         if (x < columns) {
             uint32_t y[4];
             disco_winograd4_output_1d(t[x], 1, 0, op->transformed, y);
+#pragma GCC unroll 4
             for (size_t i = 0; i < 4; i++) {
-                const uint32_t scaled =
-                    y[i] * 0x38E38E39u +
-                    (i >= 2 && x >= 2 ? (uint32_t)channel[DISCO_WINOGRAD4_CORNER + 2 * (i - 2) + x - 2] : 0);
                 if (i < rows) {
-                    out[(i * view->width + x) * view->stride] = disco_winograd4_requantise(op, channel, scaled);
+                    const int32_t corner = i < 2 || x < 2 ? 0 : channel[DISCO_WINOGRAD4_CORNER + 2 * (i - 2) + x - 2];
+                    const uint32_t scaled = y[i] * scaling.inverse9 + (uint32_t)corner;
+                    out[i * row_bytes + x * pixel_bytes] = disco_winograd4_requantise(op, &scaling, scaled);
                 }
             }
+            DISCO_WINOGRAD4_THEN();
         }
     }
 }
@@ -340,16 +371,20 @@ DISCO_VARIANT void disco_winograd4_weights(const uint32_t *packed, size_t quads,
 /* ---- the op ---- */
 
 /* Products and outputs of two tiles and two output channels; `y`, `x` is where the first tile begins. */
-DISCO_VARIANT void disco_winograd4_block(const disco_conv2d_winograd4_t *op, const disco_output_t *out, size_t element,
+DISCO_VARIANT void disco_winograd4_block(const disco_conv2d_winograd4_t *op, const disco_output_t *view, size_t element,
                                          uint32_t *values, const uint32_t *weights, size_t channel, size_t y, size_t x,
                                          size_t row_end) {
+    const size_t channels = (size_t)view->channels - channel, pixel_bytes = view->stride;
+    const size_t rows = view->height % 4 == 0 ? 4 : row_end - y;
+    const int32_t *constants = op->channels + channel * DISCO_WINOGRAD4_CHANNEL;
     disco_winograd4_products(values, weights, element / 4 - 1);
-    for (size_t i = 0; i < 4; i++) {
-        const size_t c = channel + i % 2, left = x + 4 * (i / 2);
-        if (c < out->channels && left < out->width) {
-            disco_winograd4_output(op, op->channels + c * DISCO_WINOGRAD4_CHANNEL, values + element - 4 + i, element,
-                                   out, out->data + (y * out->width + left) * out->stride + c, row_end - y,
-                                   out->width - left);
+    uint32_t *sums = values + element - 4;
+    for (size_t left = x; left < x + 8 && left < view->width; left += 4, sums += 2) {
+        const size_t columns = view->width % 4 == 0 ? 4 : view->width - left;
+        int8_t *const out = view->data + (y * view->width + left) * pixel_bytes + channel;
+        for (size_t c = 0; c < 2 && c < channels; c++) {
+            disco_winograd4_output(op, constants + c * DISCO_WINOGRAD4_CHANNEL, sums + c, element,
+                                   view->width * pixel_bytes, pixel_bytes, out + c, rows, columns);
         }
     }
 }

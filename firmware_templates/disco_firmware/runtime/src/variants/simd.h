@@ -77,7 +77,11 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
-#define disco_ssat8(x) ((int8_t)(int32_t)__ssat((x), 8))
+DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
+    int32_t result;
+    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x));
+    return (int8_t)result;
+}
 
 #else
 
