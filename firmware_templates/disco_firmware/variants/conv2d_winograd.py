@@ -21,7 +21,10 @@ LARGEST_ACCUMULATOR = (1 << 25) - 1
 """64 times the accumulator must fit int32."""
 OFFSET = 0x3800
 """DISCO_WINOGRAD4_OFFSET: what the channels in the low halves of the input elements are too large by."""
-LARGEST_RIGHT_SHIFT = 23
+POSITIVE, SIGNED, ANY = 0, 1, 2
+"""DISCO_WINOGRAD4_POSITIVE and so on: how accumulators are requantised."""
+LARGEST_RIGHT_SHIFT = {POSITIVE: 17, SIGNED: 23}
+"""Beyond it the rounding, which holds the zero point, does not fit int32."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,6 @@ class _WinogradF4(Variant):
         """The weights, and per output channel what the enumeration of DISCO_WINOGRAD4_CHANNEL says."""
         op = _conv2d(layer)
         tiling = self.tiling(layer)
-        shifts = _right_shifts(op)
         requantise = op.requantise
         fields = {
             "pad_top": op.window.pad_top,
@@ -65,7 +67,7 @@ class _WinogradF4(Variant):
             "tile_rows": tiling.rows,
             "tile_columns": tiling.columns,
             "transformed": int(self.transformed),
-            "any_shift": int(_any_shift(shifts)),
+            "rounding": _rounding(op),
             "input_zero_point": op.input_zero_point,
             "weights": Reference("weights"),
             "channels": Reference("channels"),
@@ -75,7 +77,7 @@ class _WinogradF4(Variant):
                 "activation_max": requantise.activation.maximum,
             },
         }
-        return Constants((self._weights(op), _channels(op, shifts, self.transformed)), fields)
+        return Constants((self._weights(op), _channels(op, self.transformed)), fields)
 
     def scratch_bytes(self, layer: Layer) -> int:
         """The larger of a quad's columns and, unless they are in flash, two channels' weights; then the tiles."""
@@ -167,8 +169,12 @@ def _right_shifts(op: Conv2D) -> list[int]:
     return [-shift if multiplier else 1 for multiplier, shift in pairs]
 
 
-def _any_shift(shifts: list[int]) -> bool:
-    return not all(1 <= shift <= LARGEST_RIGHT_SHIFT for shift in shifts)
+def _rounding(op: Conv2D) -> int:
+    shifts = _right_shifts(op)
+    rectified = op.requantise.activation.minimum >= op.requantise.output_zero_point
+    if min(shifts) >= 1 and rectified and max(shifts) <= LARGEST_RIGHT_SHIFT[POSITIVE]:
+        return POSITIVE
+    return SIGNED if min(shifts) >= 1 and max(shifts) <= LARGEST_RIGHT_SHIFT[SIGNED] else ANY
 
 
 def _pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
@@ -179,21 +185,23 @@ def _pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
 
-def _channels(op: Conv2D, shifts: list[int], transformed: bool) -> ConstantArray:
+def _channels(op: Conv2D, transformed: bool) -> ConstantArray:
     weights = op.weights.astype(np.int64)
     bias = _bias(op) - (op.input_zero_point + 128) * weights.sum((1, 2, 3))
     low = padded(weights, 3, 4).reshape(len(weights), 3, 3, -1, 4)[..., :2].sum((3, 4))
     # What 2x2 inputs of OFFSET in the lower right corner of a tile add to its lower right 2x2 outputs.
     seen = [low[:, 2, 2], low[:, 2, 1:].sum(1), low[:, 1:, 2].sum(1), low[:, 1:, 1:].sum((1, 2))]
-    half = [1 << shift >> 1 if 1 <= shift else 0 for shift in shifts]
-    offset = [
-        0 if _any_shift(shifts) else rounding + (op.requantise.output_zero_point << shift)
-        for rounding, shift in zip(half, shifts, strict=True)
-    ]
+    shifts, kind = np.array(_right_shifts(op)), _rounding(op)
+    rounding = np.zeros_like(shifts)
+    if kind != ANY:
+        rounding = (2 * op.requantise.output_zero_point + 1) << shifts >> 1
+    if kind == POSITIVE:
+        # Before the product has been rounded, which is before its last five bits have gone.
+        rounding, shifts = 32 * rounding + 16, shifts + 5
     columns: list[Any] = [
         bias * (SCALE if transformed else SCALE // 16),
         op.requantise.multipliers,
-        offset,
+        rounding,
         shifts,
         *(-64 * OFFSET * values for values in seen),
     ]

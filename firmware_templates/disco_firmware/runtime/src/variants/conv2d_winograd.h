@@ -35,12 +35,19 @@
 #define DISCO_WINOGRAD4_OFFSET   0x3800u
 #define DISCO_WINOGRAD4_ELEMENTS 36u
 
+/* How accumulators are requantised. */
+enum {
+    DISCO_WINOGRAD4_POSITIVE, /* shifted right, and clamped to the zero point or more: what is negative does not count */
+    DISCO_WINOGRAD4_SIGNED,   /* shifted right */
+    DISCO_WINOGRAD4_ANY       /* shifted anywhere */
+};
+
 /* Eight numbers per output channel. */
 enum {
     DISCO_WINOGRAD4_BIAS, /* 576 (weights transformed in flash) or 36 times the bias with the zero point folded in */
     DISCO_WINOGRAD4_MULTIPLIER,  /* Q31 */
-    DISCO_WINOGRAD4_ROUNDING,    /* half of 2^right shift, plus the output zero point * 2^right shift */
-    DISCO_WINOGRAD4_RIGHT_SHIFT, /* 1..23; with any_shift any, negative is left, and the rounding is not used */
+    DISCO_WINOGRAD4_ROUNDING,    /* 2^right shift * (zero point + 1/2); with POSITIVE 32 times that, + 16; with ANY 0 */
+    DISCO_WINOGRAD4_RIGHT_SHIFT, /* SIGNED: 1..23; POSITIVE: 5 more, 6..22; ANY: negative is left */
     DISCO_WINOGRAD4_CORNER,      /* four, added to 64 times the accumulators of the tile's lower right 2x2 outputs */
     DISCO_WINOGRAD4_CHANNEL = DISCO_WINOGRAD4_CORNER + 4
 };
@@ -50,7 +57,7 @@ typedef struct {
     uint16_t tile_rows;    /* computed together: 4 * tile_rows output rows */
     uint16_t tile_columns; /* computed together, even */
     uint16_t transformed; /* weights: 1: [out / 2][36][in / 4][4], pairs of int16; 0: [out / 2][in / 4][2][9], 4 int8 */
-    uint16_t any_shift;   /* some channel is not shifted right by 1..23 */
+    uint16_t rounding;    /* DISCO_WINOGRAD4_POSITIVE, _SIGNED or _ANY */
     int32_t input_zero_point;
     const uint32_t *weights;
     const int32_t *channels; /* [out][DISCO_WINOGRAD4_CHANNEL] */
@@ -277,25 +284,31 @@ DISCO_VARIANT disco_winograd4_scaling_t disco_winograd4_scaling(const int32_t *c
     return scaling;
 }
 
-/* `scaled` is 64 times the accumulator. With right shifts this is disco_requantise_fast of its sixty-fourth, in fewer
- * instructions, as the product is rounded where it is shifted. */
+/* `scaled` is 64 times the accumulator. This is disco_requantise of its sixty-fourth, in fewer instructions, as the product is
+ * rounded where it is shifted. Halves are rounded up, and of negative numbers down. */
 DISCO_VARIANT int8_t disco_winograd4_requantise(const disco_conv2d_winograd4_t *op,
                                                 const disco_winograd4_scaling_t *scaling, uint32_t scaled) {
     const disco_output_range_t *const range = &op->range;
-    if (op->any_shift) {
+    int32_t value;
+    if (op->rounding == DISCO_WINOGRAD4_ANY) {
         return disco_requantise((int32_t)scaled >> 6, scaling->multiplier, -scaling->right_shift,
                                 range->output_zero_point, range->activation_min, range->activation_max);
     }
-    const int32_t high = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->half);
-    const int32_t value = (scaling->rounding + (high >> 31) + (high >> 5)) >> scaling->right_shift;
+    if (op->rounding == DISCO_WINOGRAD4_POSITIVE) {
+        value = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->rounding) >> scaling->right_shift;
+    } else {
+        const int32_t high = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->half);
+        value = (scaling->rounding + (high >> 31) + (high >> 5)) >> scaling->right_shift;
+    }
     if (range->activation_min == -128 && range->activation_max == 127) {
         return disco_ssat8(value);
     }
     return (int8_t)disco_clamp(value, range->activation_min, range->activation_max);
 }
 
-/* Keeps the compiler from mixing what comes before with what comes after, for which there are too few registers. */
-#define DISCO_WINOGRAD4_THEN() __asm__ volatile("" ::: "memory")
+/* Keeps the compiler from mixing what comes before with what comes after, for which there are too few registers; the array
+ * is in memory there. */
+#define DISCO_WINOGRAD4_THEN(array) __asm__ volatile("" : "+m"(array) : : "memory")
 
 /* One tile of one output channel; `rows` x `columns` of its 4x4 outputs exist. */
 DISCO_VARIANT void disco_winograd4_output(const disco_conv2d_winograd4_t *op, const int32_t *channel,
@@ -311,7 +324,7 @@ DISCO_VARIANT void disco_winograd4_output(const disco_conv2d_winograd4_t *op, co
         t[1][i] = y[1];
         t[2][i] = y[2];
         t[3][i] = y[3];
-        DISCO_WINOGRAD4_THEN();
+        DISCO_WINOGRAD4_THEN(t);
     }
     const disco_winograd4_scaling_t scaling = disco_winograd4_scaling(channel);
 #pragma GCC unroll 4
@@ -327,7 +340,7 @@ DISCO_VARIANT void disco_winograd4_output(const disco_conv2d_winograd4_t *op, co
                     out[i * row_bytes + x * pixel_bytes] = disco_winograd4_requantise(op, &scaling, scaled);
                 }
             }
-            DISCO_WINOGRAD4_THEN();
+            DISCO_WINOGRAD4_THEN(t);
         }
     }
 }
