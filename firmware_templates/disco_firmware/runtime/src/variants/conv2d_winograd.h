@@ -361,22 +361,31 @@ DISCO_VARIANT void disco_winograd4_weights_1d(const uint32_t w0, const uint32_t 
     out[5 * step] = w2;
 }
 
+/* A pair of input channels of one output channel, bytes 0 and 2 of the words or (high) 1 and 3. */
+DISCO_VARIANT void disco_winograd4_weights_2d(const uint32_t packed[9], int high, uint32_t *out, size_t step) {
+    uint32_t t[6][3];
+#pragma GCC unroll 3
+    for (size_t x = 0; x < 3; x++) {
+        uint32_t w[3];
+        for (size_t y = 0; y < 3; y++) {
+            w[y] = high ? disco_sxtb16_high(packed[3 * y + x]) : disco_sxtb16(packed[3 * y + x]);
+        }
+        disco_winograd4_weights_1d(w[0], w[1], w[2], &t[0][x], 3);
+        DISCO_WINOGRAD4_THEN(t);
+    }
+#pragma GCC unroll 6
+    for (size_t y = 0; y < 6; y++) {
+        disco_winograd4_weights_1d(t[y][0], t[y][1], t[y][2], out + 6 * y * step, step);
+        DISCO_WINOGRAD4_THEN(t);
+    }
+}
+
 /* Two output channels: from [in / 4][2][9] words of four int8 to [36][in / 4][4] pairs of int16. */
 DISCO_VARIANT void disco_winograd4_weights(const uint32_t *packed, size_t quads, uint32_t *out) {
-    for (size_t i = 0; i < 2 * quads; i++, packed += 9) {
-        for (size_t pair = 0; pair < 2; pair++) {
-            uint32_t t[3][6];
-            for (size_t x = 0; x < 3; x++) {
-                uint32_t w[3];
-                for (size_t y = 0; y < 3; y++) {
-                    w[y] = pair == 0 ? disco_sxtb16(packed[3 * y + x]) : disco_sxtb16_high(packed[3 * y + x]);
-                }
-                disco_winograd4_weights_1d(w[0], w[1], w[2], t[x], 1);
-            }
-            for (size_t y = 0; y < 6; y++) {
-                disco_winograd4_weights_1d(t[0][y], t[1][y], t[2][y],
-                                           out + 6 * y * 4 * quads + 4 * (i / 2) + 2 * pair + i % 2, 4 * quads);
-            }
+    for (size_t quad = 0; quad < quads; quad++, out += 4) {
+        for (size_t channel = 0; channel < 2; channel++, packed += 9) {
+            disco_winograd4_weights_2d(packed, 0, out + channel, 4 * quads);
+            disco_winograd4_weights_2d(packed, 1, out + channel + 2, 4 * quads);
         }
     }
 }
