@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from disco_firmware.kernel_params import Conv2D, Window
-from disco_firmware.variants.base import Layer, Variant
+from disco_firmware.variants.base import Variant
 from disco_firmware.variants.conv2d_winograd import WinogradF4, WinogradF4Unpacking, accumulator_range
 from helpers import c_build
 from helpers.variant_calls import VariantCase, program
@@ -111,6 +111,7 @@ def test_predicts_its_instructions(variant: Variant, tmp_path: Path) -> None:
 
 def test_a_wrong_weight_is_seen(cases: list[VariantCase], tmp_path: Path) -> None:
     case = next(case for case in cases if np.unique(case.expected).size > 50)
+    assert isinstance(case.layer.params, Conv2D)
     weights = case.layer.params.weights.copy()
     weights[0, 1, 1, 0] ^= 64
     params = replace(case.layer.params, weights=weights)
@@ -121,7 +122,8 @@ def test_a_wrong_weight_is_seen(cases: list[VariantCase], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "window", [Window(3, 3, stride_w=2), Window(3, 3, stride_h=2), Window(3, 3, dilation_h=2), Window(3, 1), Window(5, 3)]
+    "window",
+    [Window(3, 3, stride_w=2), Window(3, 3, stride_h=2), Window(3, 3, dilation_h=2), Window(3, 1), Window(5, 3)],
 )
 def test_other_windows_do_not_fit(window: Window) -> None:
     layer = _square(8, 4, 4).layer
@@ -139,9 +141,7 @@ def test_accumulators_must_fit() -> None:
     weights[..., 0] = 1
     limit = 1 << 25
     for bias, fits in ((limit - 1 - 9 * 127, True), (limit - 9 * 127, False), (9 * 128 - limit, False)):
-        params = replace(
-            layer.params, weights=weights, bias=np.array([0, bias], np.int32), input_zero_point=0
-        )
+        params = replace(layer.params, weights=weights, bias=np.array([0, bias], np.int32), input_zero_point=0)
         changed = replace(layer, params=params)
         assert accumulator_range(params) in ((-9 * 128, bias + 9 * 127), (bias - 9 * 128, 9 * 127))
         assert [variant.fits(changed) for variant in VARIANTS] == [fits, fits]
@@ -156,6 +156,7 @@ def _square(size: int, channels: int, filters: int) -> VariantCase:
         case = convolution(rng, data, weights, (1, 1, 1, 1))
         layer = case.layer
         plain = layer.inputs[0].stride == channels and layer.output.stride == filters
+        assert isinstance(layer.params, Conv2D)
         if plain and VARIANTS[0].fits(layer) and max(layer.params.requantise.shifts) < 0:
             return case
     raise AssertionError("no seed gives such a layer")

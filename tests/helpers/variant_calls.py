@@ -1,7 +1,7 @@
 """A C program that calls a kernel variant on cases, built for this machine or an emulated board.
 
-Its arrays are globals, so that the address sanitizer sees what lies beyond them. Every range of rows finds only those input rows
-right that it may read.
+Its arrays are globals, so that the address sanitizer sees what lies beyond them. Every range of rows finds only those
+input rows right that it may read.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from disco_firmware.kernel_params import Conv2D, DepthwiseConv2D
 from disco_firmware.variants.base import Layer, Reference, Variant
 from helpers.kernel_driver import Buffer, Int8Array
 
@@ -100,14 +100,15 @@ def _case(variant: Variant, case: VariantCase, number: int, function: str, count
     yield f"static int8_t input_{number}[{case.input.pixels.size}];\n"
     scratch = max(16, variant.scratch_bytes(case.layer))
     yield f"static uint8_t scratch_{number}[{scratch}] __attribute__((aligned(16)));\n"
-    height, _, stride = case.output.pixels.shape
+    height = len(case.output.pixels)
     views = (_view(f"input_{number}", case.input), _view(f"output_{number}", case.output))
     yield (
         f"static const {variant.structure} op_{number} = {_initialiser(constants.fields, names)};\n"
         f"static __attribute__((noinline)) void run_{number}(uint16_t begin, uint16_t end) {{\n"
         f"    const disco_input_t in[] = {{{views[0]}}};\n    const disco_output_t out = {views[1]};\n"
         f"    {function}(&op_{number}, in, &out, scratch_{number}, begin, end);\n}}\n"
-        f"static __attribute__((noinline)) void case_{number}(void) {{\n    memset(scratch_{number}, 0xA5, {scratch});\n"
+        f"static __attribute__((noinline)) void case_{number}(void) {{\n"
+        f"    memset(scratch_{number}, 0xA5, {scratch});\n"
     )
     for begin, end in _ranges(case, variant.row_step(case.layer), height, whole=count):
         first, last = _input_rows(case.layer, begin, end)
@@ -125,6 +126,7 @@ def _ranges(case: VariantCase, step: int, height: int, *, whole: bool) -> Iterab
 
 
 def _input_rows(layer: Layer, begin: int, end: int) -> tuple[int, int]:
+    assert isinstance(layer.params, Conv2D | DepthwiseConv2D)
     window = layer.params.window
     first = begin * window.stride_h - window.pad_top
     reach = (end - 1) * window.stride_h + (window.kernel_h - 1) * window.dilation_h + 1

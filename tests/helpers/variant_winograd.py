@@ -22,7 +22,10 @@ def random_case(rng: parts.Generator) -> VariantCase:
     height, width = (int(v) for v in rng.integers(1, 18, 2))
     channels, filters = int(rng.integers(1, 21)), int(rng.integers(1, 8))
     top, left = (int(v) for v in rng.choice([0, 1, 1, 2, 4], 2))
-    bottom, right = max(int(rng.choice([0, 1, 1, 3])), 3 - height - top), max(int(rng.choice([0, 1, 1, 3])), 3 - width - left)
+    bottom, right = (
+        max(int(rng.choice([0, 1, 1, 3])), 3 - height - top),
+        max(int(rng.choice([0, 1, 1, 3])), 3 - width - left),
+    )
     weights = parts.random_weights(rng, (filters, 3, 3, channels))
     data = parts.random_values(rng, (1, height, width, channels))
     if rng.random() < 0.2:
@@ -76,7 +79,9 @@ def convolution(
     ]
     ops = [Op("PAD", (0, 1), (2,), "PadOptions"), Op("CONV_2D", (2, 3, 4), (5,), "Conv2DOptions", options)]
     expected = parts.planes(parts.reference(tensors, ops, [data]))
-    requantise = q.convolution_requantisation(source.scale, layer.channel_scales, *output.quantisation, activation)
+    requantise = q.convolution_requantisation(
+        source.scale, layer.channel_scales, output.scale, output.zero_points[0], activation
+    )
     window = Window(3, 3, pad_top=top, pad_left=left)
     params = Conv2D(window, weights, layer.bias, source.zero_point, requantise)
     case = parts.finish_case(rng, "conv2d", (), (), [parts.planes(data)], expected)

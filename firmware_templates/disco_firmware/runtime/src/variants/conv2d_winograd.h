@@ -141,17 +141,28 @@ DISCO_VARIANT void disco_winograd4_columns(const disco_input_t *in, int32_t top,
     }
 }
 
-/* (B' d) B for one row of B' d and all tiles of the group: six elements of each tile. `values` is where the channel pair of
- * the first tile's first one goes. Tiles are stored in twos. */
+/* (B' d) B for one row of B' d and one tile: six elements. `first` is the row's first two inputs, and those of the next. */
+DISCO_VARIANT void disco_winograd4_tile(const uint32_t *row, uint32_t first[2], uint32_t *values, size_t element) {
+    const uint32_t d4 = row[4], d5 = row[5];
+    const uint32_t d[6] = {
+        first[0], first[1], row[2], row[3], d4 + DISCO_WINOGRAD4_OFFSET, d5 + DISCO_WINOGRAD4_OFFSET};
+    disco_winograd4_input_1d(d, values, element);
+    first[0] = d4;
+    first[1] = d5;
+}
+
+/* The same for all tiles of the group, which are stored in twos. `values` is where the channel pair of the first tile's first
+ * element goes. */
 DISCO_VARIANT void disco_winograd4_row(const uint32_t *row, size_t tiles, uint32_t *values, size_t element) {
-    uint32_t d0 = row[0], d1 = row[1];
-    for (size_t t = 0; t < tiles; t++, row += 4) {
-        const uint32_t d4 = row[4], d5 = row[5];
-        const uint32_t d[6] = {d0, d1, row[2], row[3], d4 + DISCO_WINOGRAD4_OFFSET, d5 + DISCO_WINOGRAD4_OFFSET};
-        disco_winograd4_input_1d(d, values, element);
-        values += t % 2 == 0 ? 1 : DISCO_WINOGRAD4_ELEMENTS * element - 1;
-        d0 = d4;
-        d1 = d5;
+    uint32_t first[2] = {row[0], row[1]};
+#pragma GCC unroll 1
+    for (size_t t = 0; t < tiles; t += 2) {
+        disco_winograd4_tile(row, first, values, element);
+        if (t + 1 < tiles) {
+            disco_winograd4_tile(row + 4, first, values + 1, element);
+        }
+        row += 8;
+        values += DISCO_WINOGRAD4_ELEMENTS * element;
     }
 }
 
