@@ -321,7 +321,7 @@ DISCO_VARIANT void disco_winograd_output(const disco_conv2d_winograd_t *op, cons
                                          const int32_t *channel, const uint32_t *sums, size_t row_bytes,
                                          size_t pixel_bytes, int8_t *out, size_t rows, size_t columns) {
     const size_t tile = sizes->tile, side = sizes->side, element = sizes->element;
-    uint32_t t[4][6], y[4];
+    uint32_t t[4][6], y[4] = {0};
 #pragma GCC unroll 6
     for (size_t i = 0; i < side; i++) {
         const uint32_t bias = i == 1 ? (uint32_t)channel[DISCO_WINOGRAD_BIAS] : 0;
