@@ -19,9 +19,9 @@ from helpers import c_build
 from helpers.variant_calls import VariantCase, program
 from helpers.variant_winograd import convolution, extreme_cases, random_case
 
-CASES = int(os.environ.get("DISCO_VARIANT_CASES", "200"))
+CASES = int(os.environ.get("DISCO_VARIANT_CASES", "120"))
 """Per variant and build; the environment variable asks for more."""
-CASES_PER_PROGRAM = 150
+CASES_PER_PROGRAM = 200
 VARIANTS = (WinogradF4(), WinogradF4Unpacking(), WinogradF2())
 """F2 computes whatever F4 computes."""
 HOST_BUILDS = {"gcc sanitized": ("gcc", ("-Og", *c_build.SANITIZERS)), "clang": ("clang", ("-O2",))}
