@@ -6,6 +6,7 @@ from disco_firmware.variants.add_mve import AddMve
 from disco_firmware.variants.base import Layer, Variant
 from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
 from disco_firmware.variants.conv2d_mve import Conv2DMve
+from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking
 from disco_firmware.variants.depthwise_mve import DepthwiseMve
 from disco_firmware.variants.fully_connected_mve import FullyConnectedMve
 from disco_firmware.variants.pool_mve import AveragePoolMve, MaxPoolMve, MeanMve
@@ -15,6 +16,9 @@ VARIANTS: tuple[Variant, ...] = (
     AddMve(),
     Conv2DDspInt8(),
     Conv2DDspInt16(),
+    WinogradF2(),
+    WinogradF4(),
+    WinogradF4Unpacking(),
     Conv2DMve(),
     DepthwiseMve(),
     FullyConnectedMve(),

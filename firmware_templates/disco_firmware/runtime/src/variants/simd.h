@@ -76,8 +76,15 @@ DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) 
 
 /* Two sums of int16, wrapping. */
 DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
-    uint32_t result;
+    uint32_t result; /* the intrinsic sets the GE flags, which keeps the compiler from moving it */
     __asm__("sadd16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+/* Two differences of int16, wrapping. */
+DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("ssub16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
     return result;
 }
 
@@ -155,6 +162,10 @@ DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) 
 
 DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
     return (uint16_t)(x + y) | ((x & UINT32_C(0xffff0000)) + (y & UINT32_C(0xffff0000)));
+}
+
+DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
+    return (uint16_t)(x - y) | ((x & UINT32_C(0xffff0000)) - (y & UINT32_C(0xffff0000)));
 }
 
 DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sum, uint32_t x) {
