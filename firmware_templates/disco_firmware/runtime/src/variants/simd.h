@@ -11,6 +11,13 @@
 /* Variants are inlined into the generated code, whose constant arguments specialise them. */
 #define DISCO_VARIANT static inline __attribute__((always_inline))
 
+/* Before a loop that gains nothing from being unrolled, with a body that needs all registers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define DISCO_ROLLED _Pragma("GCC unroll 1")
+#else
+#define DISCO_ROLLED
+#endif
+
 /* Four bytes, two int16 or one int32 from any address: LDR on cores that load unaligned words. */
 DISCO_VARIANT uint32_t disco_load_word(const void *source) {
     uint32_t word;
@@ -25,7 +32,12 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 #if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 
-#define disco_smlad(x, y, sum) __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
+#define disco_smlad(x, y, sum)  __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
+#define disco_smlabb(x, y, sum) __smlabb((int32_t)(x), (int32_t)(y), (sum))
+#define disco_smlabt(x, y, sum) __smlabt((int32_t)(x), (int32_t)(y), (sum))
+#define disco_smlatb(x, y, sum) __smlatb((int32_t)(x), (int32_t)(y), (sum))
+#define disco_ssub16(x, y)      ((uint32_t)__ssub16((int16x2_t)(x), (int16x2_t)(y)))
+#define disco_sadd16(x, y)      ((uint32_t)__sadd16((int16x2_t)(x), (int16x2_t)(y)))
 
 /* Bytes 0 and 2 of x, as two int16. */
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -46,6 +58,61 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return result;
 }
 
+/* floor(x * y / 2^32) + sum. */
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    int32_t result;
+    __asm__("smmla %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
+}
+
+/* disco_smmulr(x, y) + sum. */
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
+    int32_t result;
+    __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
+}
+
+/* Adds bytes 0 and 2 of x, or 1 and 3, to two int16. */
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sums, uint32_t x) {
+    return (uint32_t)__sxtab16((int16x2_t)sums, (int8x4_t)x);
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sums, uint32_t x) {
+    uint32_t result;
+    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(result) : "r"(sums), "r"(x));
+    return result;
+}
+
+/* The low halves of x and y, x below; the high halves of x and y, x below. */
+DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(result) : "r"(y), "r"(x));
+    return result;
+}
+
+/* Two neighbouring words at an address that is a multiple of 4. */
+typedef uint64_t __attribute__((may_alias, aligned(4))) disco_pair_t;
+
+DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
+    __asm__("ldrd %0, %1, %2" : "=r"(*first), "=r"(*second) : "m"(*(const disco_pair_t *)source));
+}
+
+DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
+    __asm__("strd %1, %2, %0" : "=m"(*(disco_pair_t *)target) : "r"(first), "r"(second));
+}
+
+/* The larger of each of four int8. */
+DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
+    (void)__ssub8((int8x4_t)x, (int8x4_t)y);
+    return (uint32_t)__sel((uint8x4_t)x, (uint8x4_t)y);
+}
+
 #define disco_ssat8(x) ((int8_t)__ssat((x), 8))
 
 #else
@@ -54,6 +121,26 @@ DISCO_VARIANT int32_t disco_smlad(uint32_t x, uint32_t y, int32_t sum) {
     const int32_t low = (int16_t)x * (int16_t)y;
     const int32_t high = (int16_t)(x >> 16) * (int16_t)(y >> 16);
     return (int32_t)((uint32_t)sum + (uint32_t)low + (uint32_t)high);
+}
+
+DISCO_VARIANT int32_t disco_smlabb(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad((uint16_t)x, (uint16_t)y, sum);
+}
+
+DISCO_VARIANT int32_t disco_smlabt(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad((uint16_t)x, y >> 16, sum);
+}
+
+DISCO_VARIANT int32_t disco_smlatb(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad(x >> 16, (uint16_t)y, sum);
+}
+
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    return (uint16_t)(x + y) | ((x >> 16) + (y >> 16)) << 16;
+}
+
+DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
+    return (uint16_t)(x - y) | ((x >> 16) - (y >> 16)) << 16;
 }
 
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -66,6 +153,49 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
 
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
+}
+
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    return (int32_t)(((int64_t)x * y) >> 32) + sum;
+}
+
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
+    return disco_smmulr(x, y) + sum;
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sums, uint32_t x) {
+    return disco_sadd16(sums, disco_sxtb16(x));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sums, uint32_t x) {
+    return disco_sadd16(sums, disco_sxtb16_high(x));
+}
+
+DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
+    return (uint16_t)x | y << 16;
+}
+
+DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
+    return x >> 16 | (y & UINT32_C(0xFFFF0000));
+}
+
+DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
+    *first = disco_load_word(source);
+    *second = disco_load_word((const uint8_t *)source + 4);
+}
+
+DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
+    disco_store_word(target, first);
+    disco_store_word((uint8_t *)target + 4, second);
+}
+
+DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
+    uint32_t result = 0;
+    for (int shift = 0; shift < 32; shift += 8) {
+        const int8_t a = (int8_t)(x >> shift), b = (int8_t)(y >> shift);
+        result |= (uint32_t)(uint8_t)(a > b ? a : b) << shift;
+    }
+    return result;
 }
 
 DISCO_VARIANT int8_t disco_ssat8(int32_t x) {

@@ -1,0 +1,64 @@
+"""Cases of the portable kernels turned into the ops that kernel variants compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tflite
+
+from disco_firmware import quantisation as q
+from disco_firmware.kernel_params import DepthwiseConv2D, KernelParams, Requantisation, Window
+from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of
+from helpers.kernel_driver import Case
+from helpers.kernel_parts import Generator, Window as PartsWindow
+
+
+def params_of(case: Case) -> KernelParams | None:
+    """The op of a case; None where kernel_params cannot say it (shuffled input channels)."""
+    return _PARAMS[case.kernel](case)
+
+
+def _window(values: tuple[int, ...]) -> Window:
+    return Window(*values[:8])
+
+
+def _requantisation(case: Case, first: int) -> Requantisation:
+    """Its scalar part begins at parameter `first`; the arrays are the third and fourth."""
+    zero_point, low, high = case.params[first : first + 3]
+    multipliers, shifts = (tuple(int(v) for v in np.asarray(array)) for array in case.arrays[2:4])
+    return Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
+
+
+def _depthwise(case: Case) -> KernelParams | None:
+    weights, bias, _, _, index = case.arrays
+    if index is not None:
+        return None
+    assert weights is not None
+    return DepthwiseConv2D(
+        _window(case.params), weights[0], bias, case.params[12], case.params[8], _requantisation(case, 9)
+    )
+
+
+_PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {"depthwise_conv2d": _depthwise}
+
+
+def depthwise_3x3_case(rng: Generator) -> Case:
+    """3 x 3 of stride 1 or 2, as in networks: larger pictures, often a fused RELU with its usual zero point."""
+    stride, same = int(rng.choice([1, 1, 2])), bool(rng.random() < 0.7)
+    low = 1 if same else 3
+    height, width = (int(v) for v in rng.integers(low, 24, 2))
+    shape = (1, height, width, int(rng.integers(4, 14)))
+    pads = [max((-(-size // stride) - 1) * stride + 3 - size, 0) // 2 if same else 0 for size in (height, width)]
+    padding = tflite.Padding.SAME if same else tflite.Padding.VALID
+    window = PartsWindow((3, 3), (stride, stride), (1, 1), (pads[0], pads[1]), padding, (height, width))
+    return depthwise_conv2d_of(rng, shape, window, 1)
+
+
+def cases_for(name: str, count: int, seed: int) -> list[Case]:
+    """`count` cases of a generator here or of kernel_cases; the same seed gives the same cases."""
+    generator = _GENERATORS.get(name) or GENERATORS[name]
+    return [generator(np.random.default_rng([seed, number])) for number in range(count)]
+
+
+_GENERATORS: dict[str, Callable[[Generator], Case]] = {"depthwise_3x3": depthwise_3x3_case}
