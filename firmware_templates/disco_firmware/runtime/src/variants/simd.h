@@ -113,7 +113,7 @@ DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
     return (uint32_t)__sel((uint8x4_t)x, (uint8x4_t)y);
 }
 
-#define disco_ssat8(x) ((int8_t)__ssat((x), 8))
+#define disco_ssat8(x) ((int8_t)__builtin_arm_ssat((x), 8)) /* GCC's __ssat warns of its own conversion */
 
 #else
 
