@@ -8,7 +8,7 @@ import numpy as np
 import tflite
 
 from disco_firmware import quantisation as q
-from disco_firmware.kernel_params import DepthwiseConv2D, KernelParams, Requantisation, Window
+from disco_firmware.kernel_params import DepthwiseConv2D, FullyConnected, KernelParams, Requantisation, Window
 from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator, Window as PartsWindow
@@ -40,7 +40,16 @@ def _depthwise(case: Case) -> KernelParams | None:
     )
 
 
-_PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {"depthwise_conv2d": _depthwise}
+def _connected(case: Case) -> KernelParams | None:
+    weights, bias, _, _ = case.arrays
+    assert weights is not None
+    return FullyConnected(weights, bias, case.params[0], _requantisation(case, 1))
+
+
+_PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {
+    "depthwise_conv2d": _depthwise,
+    "fully_connected": _connected,
+}
 
 
 def depthwise_3x3_case(rng: Generator) -> Case:

@@ -7,13 +7,11 @@ import numpy.typing as npt
 
 from disco_firmware.kernel_params import DepthwiseConv2D
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
-from disco_firmware.variants.scaling import COMMON, INSTRUCTIONS, Int64Array, Scaling, choose_scaling
+from disco_firmware.variants.scaling import COMMON, INSTRUCTIONS, SCALING, Int64Array, Scaling, choose_scaling, wrapped
 
 GROUP = 4
 """Channels expanded together."""
-CHANNEL = np.dtype(
-    [("weights", "<u4", (3, 2)), ("bias", "<i4"), ("scaling", [("multiplier", "<i4"), ("offset", "<i4"), ("shift", "<i4")])]
-)
+CHANNEL = np.dtype([("weights", "<u4", (3, 2)), ("bias", "<i4"), ("scaling", SCALING)])
 """disco_depthwise_channel_t."""
 _SCRATCH_BYTES = 4096
 """Larger blocks gain little."""
@@ -116,15 +114,8 @@ def _pack(params: DepthwiseConv2D) -> tuple[npt.NDArray[np.void], Scaling]:
     channels = np.zeros(len(weights), CHANNEL)
     channels["weights"] = scaled[:, :, :2] | scaled[:, :, 1:] << 16
     channels["bias"] = wrapped(scaling.biases)
-    channels["scaling"]["multiplier"] = scaling.multipliers
-    channels["scaling"]["offset"] = scaling.offsets
-    channels["scaling"]["shift"] = scaling.shifts
+    scaling.fill(channels["scaling"])
     return channels, scaling
-
-
-def wrapped(values: Int64Array) -> npt.NDArray[np.int32]:
-    """As int32, modulo 2^32 like the accumulators."""
-    return values.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
 def _instructions(layer: Layer, rows: int) -> int:
