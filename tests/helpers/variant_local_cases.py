@@ -8,7 +8,7 @@ import numpy as np
 import tflite
 
 from disco_firmware import quantisation as q
-from disco_firmware.kernel_params import DepthwiseConv2D, FullyConnected, KernelParams, Requantisation, Window
+from disco_firmware.kernel_params import Add, DepthwiseConv2D, FullyConnected, KernelParams, Requantisation, Window
 from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator, Window as PartsWindow
@@ -46,9 +46,21 @@ def _connected(case: Case) -> KernelParams | None:
     return FullyConnected(weights, bias, case.params[0], _requantisation(case, 1))
 
 
+def _multipliers(values: tuple[int, ...]) -> tuple[q.Multiplier, ...]:
+    """All multipliers, then all shifts."""
+    half = len(values) // 2
+    return tuple(q.Multiplier(*pair) for pair in zip(values[:half], values[half:], strict=True))
+
+
+def _add(case: Case) -> KernelParams:
+    p = case.params
+    return Add(q.AddParameters(*p[:3], *_multipliers(p[3:9]), p[9], q.ActivationRange(*p[10:12])))
+
+
 _PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {
     "depthwise_conv2d": _depthwise,
     "fully_connected": _connected,
+    "add": _add,
 }
 
 

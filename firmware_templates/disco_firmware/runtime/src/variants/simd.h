@@ -18,6 +18,9 @@
 #define DISCO_ROLLED
 #endif
 
+/* Makes the compiler forget where a value comes from. */
+#define DISCO_HIDE(value) __asm__("" : "+r"(value))
+
 /* Four bytes, two int16 or one int32 from any address: LDR on cores that load unaligned words. */
 DISCO_VARIANT uint32_t disco_load_word(const void *source) {
     uint32_t word;
