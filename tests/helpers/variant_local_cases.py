@@ -8,7 +8,19 @@ import numpy as np
 import tflite
 
 from disco_firmware import quantisation as q
-from disco_firmware.kernel_params import Add, DepthwiseConv2D, FullyConnected, KernelParams, Requantisation, Window
+from disco_firmware.kernel_params import (
+    Add,
+    AveragePool2D,
+    DepthwiseConv2D,
+    FullyConnected,
+    KernelParams,
+    MaxPool2D,
+    Mean,
+    Relu,
+    Requantisation,
+    Softmax,
+    Window,
+)
 from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator, Window as PartsWindow
@@ -57,10 +69,36 @@ def _add(case: Case) -> KernelParams:
     return Add(q.AddParameters(*p[:3], *_multipliers(p[3:9]), p[9], q.ActivationRange(*p[10:12])))
 
 
+def _average_pool(case: Case) -> KernelParams:
+    return AveragePool2D(_window(case.params), q.ActivationRange(*case.params[8:10]))
+
+
+def _max_pool(case: Case) -> KernelParams:
+    return MaxPool2D(_window(case.params), q.ActivationRange(*case.params[8:10]))
+
+
+def _mean(case: Case) -> KernelParams:
+    return Mean(q.MeanParameters(*case.params[:2], q.Multiplier(*case.params[2:4])))
+
+
+def _relu(case: Case) -> KernelParams:
+    p = case.params
+    return Relu(q.ReluParameters(*p[:2], q.Multiplier(*p[2:4]), q.ActivationRange(*p[4:6])))
+
+
+def _softmax(case: Case) -> KernelParams:
+    return Softmax(q.SoftmaxParameters(q.Multiplier(*case.params[:2]), case.params[2]))
+
+
 _PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {
     "depthwise_conv2d": _depthwise,
     "fully_connected": _connected,
     "add": _add,
+    "average_pool2d": _average_pool,
+    "max_pool2d": _max_pool,
+    "mean": _mean,
+    "relu": _relu,
+    "softmax": _softmax,
 }
 
 

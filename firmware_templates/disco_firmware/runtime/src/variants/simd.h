@@ -11,11 +11,13 @@
 /* Variants are inlined into the generated code, whose constant arguments specialise them. */
 #define DISCO_VARIANT static inline __attribute__((always_inline))
 
-/* Before a loop that gains nothing from being unrolled, with a body that needs all registers. */
+/* Before a loop whose body needs all registers, so that it had better not be unrolled; before one with a short body. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define DISCO_ROLLED _Pragma("GCC unroll 1")
+#define DISCO_ROLLED     _Pragma("GCC unroll 1")
+#define DISCO_UNROLLED_4 _Pragma("GCC unroll 4")
 #else
 #define DISCO_ROLLED
+#define DISCO_UNROLLED_4
 #endif
 
 /* Makes the compiler forget where a value comes from. */
@@ -116,6 +118,12 @@ DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
     return (uint32_t)__sel((uint8x4_t)x, (uint8x4_t)y);
 }
 
+/* The smaller one. */
+DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
+    (void)__ssub8((int8x4_t)x, (int8x4_t)y);
+    return (uint32_t)__sel((uint8x4_t)y, (uint8x4_t)x);
+}
+
 #define disco_ssat8(x) ((int8_t)__builtin_arm_ssat((x), 8)) /* GCC's __ssat warns of its own conversion */
 
 #else
@@ -199,6 +207,10 @@ DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
         result |= (uint32_t)(uint8_t)(a > b ? a : b) << shift;
     }
     return result;
+}
+
+DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
+    return ~disco_max_s8x4(~x, ~y);
 }
 
 DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
