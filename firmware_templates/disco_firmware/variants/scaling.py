@@ -60,6 +60,17 @@ class Scaling:
         }
 
 
+def requantised(requantise: Requantisation, channel: int, accumulator: int) -> int:
+    """disco_requantise of fixed_point.h."""
+    multiplier, shift = requantise.multipliers[channel], requantise.shifts[channel]
+    raised = ((accumulator << max(shift, 0)) + (1 << 31)) % (1 << 32) - (1 << 31)
+    high = (raised * multiplier + (1 << 30)) >> 31
+    right = max(-shift, 0)
+    magnitude = (abs(high) + (1 << right >> 1)) >> right
+    value = (magnitude if high >= 0 else -magnitude) + requantise.output_zero_point
+    return min(max(value, requantise.activation.minimum), requantise.activation.maximum)
+
+
 @dataclass(frozen=True)
 class _Line:
     """One channel: floor((factor * accumulator + bias) * multiplier / 2^32) + offset, before the common shift."""
@@ -90,13 +101,8 @@ class _Channel:
         return -self.requantise.shifts[self.index]
 
     def output(self, accumulator: int) -> int:
-        """What an accumulator, with which it never falls, gives: disco_requantise of fixed_point.h."""
-        wrapped = ((accumulator << max(-self.right_shift, 0)) + (1 << 31)) % (1 << 32) - (1 << 31)
-        high = (wrapped * self.multiplier + (1 << 30)) >> 31
-        right = max(self.right_shift, 0)
-        magnitude = (abs(high) + (1 << right >> 1)) >> right
-        value = (magnitude if high >= 0 else -magnitude) + self.requantise.output_zero_point
-        return min(max(value, self.requantise.activation.minimum), self.requantise.activation.maximum)
+        """What an accumulator gives; it never falls with the accumulator."""
+        return requantised(self.requantise, self.index, accumulator)
 
     def is_live(self) -> bool:
         """Whether its output depends on the input."""
