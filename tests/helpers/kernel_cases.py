@@ -189,6 +189,28 @@ def add_case(rng: Generator) -> Case:
     return finish_case(rng, "add", params, (), [planes(v) for v in data], planes(expected))
 
 
+def mul_case(rng: Generator) -> Case:
+    """MUL of two tensors of one shape, or of one with a single pixel."""
+    shape = random_shape(rng)
+    shapes = [shape, shape]
+    if rng.random() < 0.3:
+        shapes[int(rng.integers(2))] = (1, 1, 1, shape[3])
+    inputs = [random_activation(rng, each) for each in shapes]
+    size = inputs[0].scale * inputs[1].scale * 100 * float(np.exp(rng.uniform(-6, 3)))
+    output = Tensor(shape, (float32(size),), (random_zero_point(rng),))
+    activation = random_fused(rng)
+    values: dict[str, int | float] = {"FusedActivationFunction": activation_code(activation)}
+    data = [random_values(rng, each) for each in shapes]
+    expected = reference([*inputs, output], [Op("MUL", (0, 1), (2,), "MulOptions", values)], data)
+    p = q.mul_parameters(inputs[0].quantisation, inputs[1].quantisation, output.quantisation, activation)
+    params = (
+        *(p.input1_zero_point, p.input2_zero_point, p.output_zero_point),
+        *(p.multiplier.multiplier, p.multiplier.shift),
+        *(p.activation.minimum, p.activation.maximum),
+    )
+    return finish_case(rng, "mul", params, (), [planes(v) for v in data], planes(expected))
+
+
 def average_pool2d_case(rng: Generator) -> Case:
     """AVERAGE_POOL_2D."""
     return _pool_case(rng, "AVERAGE_POOL_2D", "average_pool2d")
@@ -368,6 +390,7 @@ GENERATORS: dict[str, Callable[[Generator], Case]] = {
     "depthwise_conv2d": depthwise_conv2d_case,
     "fully_connected": fully_connected_case,
     "add": add_case,
+    "mul": mul_case,
     "average_pool2d": average_pool2d_case,
     "max_pool2d": max_pool2d_case,
     "mean": mean_case,

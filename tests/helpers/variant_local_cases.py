@@ -16,6 +16,7 @@ from disco_firmware.kernel_params import (
     KernelParams,
     MaxPool2D,
     Mean,
+    Mul,
     Relu,
     Requantisation,
     Softmax,
@@ -69,6 +70,11 @@ def _add(case: Case) -> KernelParams:
     return Add(q.AddParameters(*p[:3], *_multipliers(p[3:9]), p[9], q.ActivationRange(*p[10:12])))
 
 
+def _mul(case: Case) -> KernelParams:
+    p = case.params
+    return Mul(q.MulParameters(*p[:3], q.Multiplier(*p[3:5]), q.ActivationRange(*p[5:7])))
+
+
 def _average_pool(case: Case) -> KernelParams:
     return AveragePool2D(_window(case.params), q.ActivationRange(*case.params[8:10]))
 
@@ -94,6 +100,7 @@ _PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {
     "depthwise_conv2d": _depthwise,
     "fully_connected": _connected,
     "add": _add,
+    "mul": _mul,
     "average_pool2d": _average_pool,
     "max_pool2d": _max_pool,
     "mean": _mean,

@@ -8,9 +8,8 @@ import numpy.typing as npt
 from disco_firmware.kernel_params import Add
 from disco_firmware.quantisation import AddParameters, Multiplier
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
+from disco_firmware.variants.scaling import LARGEST_SHIFT, signed_fields
 
-_LARGEST_SHIFT = 22
-"""As in scaling.py."""
 _HALF = Multiplier(1 << 30, 0)
 """The multiplier of the input with the larger scale."""
 
@@ -28,34 +27,21 @@ class AddTable(Variant):
     def fits(self, layer: Layer) -> bool:
         """Output shifts that the fast requantisation takes."""
         values = _values(layer)
-        return values.left_shift == 20 and 1 <= -values.output.shift <= _LARGEST_SHIFT
+        return values.left_shift == 20 and 1 <= -values.output.shift <= LARGEST_SHIFT
 
     def constants(self, layer: Layer) -> Constants:
         """The table of the input that has the smaller scale."""
         values = _values(layer)
-        limits, shift, zero_point = values.activation, -values.output.shift, values.output_zero_point
         equal = values.input1 == values.input2
         table = ConstantArray("table", "int32_t", _table(values), "the other input, by its value as uint8_t")
-        scaling = {
-            "multiplier": values.output.multiplier,
-            "offset": (zero_point << shift) + (1 << (shift - 1)),
-            "shift": shift,
-        }
         return Constants(
             () if equal else (table,),
             {
                 "table": 0 if equal else Reference("table"),
                 "constant": -((values.input1_zero_point + values.input2_zero_point) << 20) if equal else 0,
                 "exact": _exact(values),
-                "clamps_below": int(limits.minimum >= zero_point),
-                "scaling": scaling,
-                "output": {
-                    "kind": 1,
-                    "common_shift": 0,
-                    "output_zero_point": zero_point,
-                    "activation_min": limits.minimum,
-                    "activation_max": limits.maximum,
-                },
+                "clamps_below": int(values.activation.minimum >= values.output_zero_point),
+                **signed_fields(values.output, values.output_zero_point, values.activation),
             },
         )
 

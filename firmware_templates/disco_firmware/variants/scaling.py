@@ -5,13 +5,12 @@ The arithmetic is that of runtime/src/variants/requantise_scaled.h, which says w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Requantisation
+from disco_firmware.quantisation import ActivationRange, Multiplier, Requantisation
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -21,7 +20,7 @@ SCALING = np.dtype([("multiplier", "<i4"), ("offset", "<i4"), ("shift", "<i4")])
 """disco_scaling_t."""
 INSTRUCTIONS = {COMMON: 3, SIGNED: 5, GENERAL: 24}
 """Of one output, storing included."""
-_LARGEST_SHIFT = 22
+LARGEST_SHIFT = 22
 """So that the zero point and the product's high half stay far within int32 together."""
 
 
@@ -48,16 +47,10 @@ class Scaling:
         """For a kernel that adds something to its inputs."""
         return replace(self, biases=biases)
 
-    def fields(self) -> Mapping[str, object]:
+    def fields(self) -> dict[str, object]:
         """disco_output_scaling_t."""
-        limits = self.requantise.activation
-        return {
-            "kind": self.kind,
-            "common_shift": self.common_shift,
-            "output_zero_point": self.requantise.output_zero_point,
-            "activation_min": limits.minimum,
-            "activation_max": limits.maximum,
-        }
+        requantise = self.requantise
+        return output_fields(self.kind, self.common_shift, requantise.output_zero_point, requantise.activation)
 
 
 def requantised(requantise: Requantisation, channel: int, accumulator: int) -> int:
@@ -145,7 +138,7 @@ def choose_fixed_scaling(requantise: Requantisation, weights: Int64Array, bias: 
     """
     channels = _channels(requantise, weights, bias, (1 << 31) - 1)
     wanted = max((channel.right_shift for channel in channels if channel.is_live()), default=1) + log - 1
-    if channels and 1 <= wanted <= _LARGEST_SHIFT:
+    if channels and 1 <= wanted <= LARGEST_SHIFT:
         common = _common(channels, bias, wanted, range(log, log + 1))
         if common:
             return common
@@ -160,10 +153,31 @@ def choose_plain_scaling(
     shifts = -np.array(requantise.shifts, np.int64)
     low, high = accumulator_range(weights, bias)
     small = np.all((low > -(1 << 30)) & (high < 1 << 30))
-    if small and doubled and np.all((shifts >= 1) & (shifts <= _LARGEST_SHIFT)):
+    if small and doubled and np.all((shifts >= 1) & (shifts <= LARGEST_SHIFT)):
         offsets = (requantise.output_zero_point << shifts) + (1 << (shifts - 1))
         return Scaling(SIGNED, 0, np.full_like(shifts, 2), 2 * bias, multipliers, offsets, shifts, requantise)
     return Scaling(GENERAL, 0, np.ones_like(shifts), bias, multipliers, 0 * shifts, -shifts, requantise)
+
+
+def output_fields(kind: int, common_shift: int, zero_point: int, limits: ActivationRange) -> dict[str, object]:
+    """disco_output_scaling_t."""
+    return {
+        "kind": kind,
+        "common_shift": common_shift,
+        "output_zero_point": zero_point,
+        "activation_min": limits.minimum,
+        "activation_max": limits.maximum,
+    }
+
+
+def signed_fields(multiplier: Multiplier, zero_point: int, limits: ActivationRange) -> dict[str, object]:
+    """disco_scaling_t and disco_output_scaling_t of SIGNED, for an op with one multiplier; its shift is right, 1 to 22."""
+    shift = -multiplier.shift
+    offset = (zero_point << shift) + (1 << (shift - 1))
+    return {
+        "scaling": {"multiplier": multiplier.multiplier, "offset": offset, "shift": shift},
+        "output": output_fields(SIGNED, 0, zero_point, limits),
+    }
 
 
 def wrapped(values: Int64Array) -> npt.NDArray[np.int32]:
@@ -202,7 +216,7 @@ def _common_shift(channels: list[_Channel]) -> int:
     live = [channel for channel in channels if channel.is_live()]
     wanted = max((channel.right_shift + 1 for channel in live), default=1)
     allowed = min((channel.right_shift + channel.largest_factor.bit_length() - 2 for channel in live), default=1)
-    return max(min(wanted, allowed, _LARGEST_SHIFT), 0)
+    return max(min(wanted, allowed, LARGEST_SHIFT), 0)
 
 
 def _line(channel: _Channel, bias: int, common_shift: int, logs: range) -> _Line | None:
