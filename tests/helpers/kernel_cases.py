@@ -131,7 +131,11 @@ def depthwise_conv2d_of(rng: Generator, shape: tuple[int, int, int, int], window
 def fully_connected_case(rng: Generator) -> Case:
     """FULLY_CONNECTED of one or several rows; several axes are kept for per-tensor weights only."""
     depth, out_channels = int(rng.integers(1, 70)), int(rng.integers(1, 20))
-    rows = int(rng.choice([1, 1, 3, 6]))
+    return fully_connected_of(rng, depth, out_channels, int(rng.choice([1, 1, 3, 6])))
+
+
+def fully_connected_of(rng: Generator, depth: int, out_channels: int, rows: int) -> Case:
+    """FULLY_CONNECTED of one geometry."""
     layer = random_layer(rng, random_weights(rng, (out_channels, depth)), 0, depth)
     keep = len(layer.filter.scales) == 1 and rng.random() < 0.4
     lead = (1, rows) if keep else (rows,)

@@ -22,7 +22,7 @@ from disco_firmware.kernel_params import (
     Softmax,
     Window,
 )
-from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of
+from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of, fully_connected_of
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator, Window as PartsWindow
 
@@ -121,10 +121,18 @@ def depthwise_3x3_case(rng: Generator) -> Case:
     return depthwise_conv2d_of(rng, shape, window, 1)
 
 
+def deep_fully_connected_case(rng: Generator) -> Case:
+    """So many and such large weights that sums go in chunks."""
+    return fully_connected_of(rng, int(rng.integers(300, 900)), int(rng.integers(1, 6)), 1)
+
+
 def cases_for(name: str, count: int, seed: int) -> list[Case]:
     """`count` cases of a generator here or of kernel_cases; the same seed gives the same cases."""
     generator = _GENERATORS.get(name) or GENERATORS[name]
     return [generator(np.random.default_rng([seed, number])) for number in range(count)]
 
 
-_GENERATORS: dict[str, Callable[[Generator], Case]] = {"depthwise_3x3": depthwise_3x3_case}
+_GENERATORS: dict[str, Callable[[Generator], Case]] = {
+    "depthwise_3x3": depthwise_3x3_case,
+    "deep_fully_connected": deep_fully_connected_case,
+}

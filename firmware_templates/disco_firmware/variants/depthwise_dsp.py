@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -69,11 +71,15 @@ class Depthwise3x3Dsp(Variant):
         height = layer.output.height
         sizes = [1] if height == 1 else range(2, min(height + height % 2, 12) + 1, 2)
         fitting = [rows for rows in sizes if _planes_bytes(layer, rows) <= _SCRATCH_BYTES] or [sizes[0]]
-        return min(fitting, key=lambda rows: _instructions(layer, rows))
+        return min(fitting, key=lambda rows: _loops(layer, rows))
 
     def instructions(self, layer: Layer) -> int:
         """Expansion, tiles, and what begins a channel, a row and a block."""
-        return _instructions(layer, self.row_step(layer))
+        output = layer.output
+        kind = _pack(_params(layer))[1].kind
+        # Without the short requantisation the compiler's loop runs, one output at a time.
+        extra = 0 if kind == COMMON else INSTRUCTIONS[kind] - INSTRUCTIONS[COMMON] + 14
+        return _loops(layer, self.row_step(layer)) + extra * output.height * output.width * output.channels
 
     def code_bytes(self, layer: Layer) -> int:
         """The tiles and up to three expansions."""
@@ -107,6 +113,7 @@ def _folded(params: DepthwiseConv2D) -> tuple[Int64Array, Int64Array]:
     return weights, bias - params.input_zero_point * weights.sum(axis=1)
 
 
+@lru_cache(maxsize=16)
 def _pack(params: DepthwiseConv2D) -> tuple[npt.NDArray[np.void], Scaling]:
     weights, bias = _folded(params)
     scaling = choose_scaling(params.requantise, weights, bias, 32767)
@@ -118,7 +125,7 @@ def _pack(params: DepthwiseConv2D) -> tuple[npt.NDArray[np.void], Scaling]:
     return channels, scaling
 
 
-def _instructions(layer: Layer, rows: int) -> int:
+def _loops(layer: Layer, rows: int) -> int:
     """The loops as the compiler and the assembly of depthwise_dsp.h make them, plus what was measured around them."""
     params, output = _params(layer), layer.output
     stride, quads = params.window.stride_w, _pitch(layer) // 4
@@ -133,6 +140,4 @@ def _instructions(layer: Layer, rows: int) -> int:
         # The two quads at the ends are unrolled, with the padding in registers.
         expand = _plane_rows(layer, count) * (18 * min(quads, 2) + (24 * (quads - 2) + 26 if quads > 2 else 0))
         total += -(-output.channels // GROUP) * (expand + 30 + GROUP * (compute + 26))
-    extra = INSTRUCTIONS[_pack(params)[1].kind] - INSTRUCTIONS[COMMON]
-    # Without the short requantisation the compiler's loop runs, one output at a time.
-    return total + (extra + 14 if extra else 0) * output.height * output.width * output.channels
+    return total

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -115,6 +117,7 @@ def _packed(params: FullyConnected) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(words.reshape(-1, GROUP, words.shape[1]).transpose(0, 2, 1))
 
 
+@lru_cache(maxsize=16)
 def _scaling(params: FullyConnected) -> tuple[Scaling, bool]:
     """And whether the inputs go in chunks. The biases take back what the inputs are shifted by."""
     weights = params.weights.astype(np.int64)

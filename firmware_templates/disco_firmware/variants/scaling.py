@@ -200,10 +200,12 @@ def _channels(
 
 def _common(channels: list[_Channel], bias: Int64Array, common_shift: int, logs: range) -> Scaling | None:
     """With factors 2^log, log one of `logs`."""
-    lines = [_line(channel, int(bias[channel.index]), common_shift, logs) for channel in channels]
-    found = [line for line in lines if line is not None]
-    if len(found) < len(lines):
-        return None
+    found: list[_Line] = []
+    for channel in channels:
+        line = _line(channel, int(bias[channel.index]), common_shift, logs)
+        if line is None:
+            return None
+        found.append(line)
     factors, biases, multipliers, offsets = (
         np.array([getattr(line, name) for line in found], np.int64)
         for name in ("factor", "bias", "multiplier", "offset")
