@@ -18,13 +18,13 @@ from disco_firmware.kernel_params import (
     Mean,
     Mul,
     Relu,
-    Requantisation,
     Softmax,
     Window,
 )
 from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of, fully_connected_of
 from helpers.kernel_driver import Case
-from helpers.kernel_parts import Generator, Window as PartsWindow
+from helpers.kernel_parts import Generator
+from helpers.kernel_parts import Window as PartsWindow
 
 
 def params_of(case: Case) -> KernelParams | None:
@@ -36,11 +36,11 @@ def _window(values: tuple[int, ...]) -> Window:
     return Window(*values[:8])
 
 
-def _requantisation(case: Case, first: int) -> Requantisation:
+def _requantisation(case: Case, first: int) -> q.Requantisation:
     """Its scalar part begins at parameter `first`; the arrays are the third and fourth."""
     zero_point, low, high = case.params[first : first + 3]
     multipliers, shifts = (tuple(int(v) for v in np.asarray(array)) for array in case.arrays[2:4])
-    return Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
+    return q.Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
 
 
 def _depthwise(case: Case) -> KernelParams | None:
@@ -59,20 +59,15 @@ def _connected(case: Case) -> KernelParams | None:
     return FullyConnected(weights, bias, case.params[0], _requantisation(case, 1))
 
 
-def _multipliers(values: tuple[int, ...]) -> tuple[q.Multiplier, ...]:
-    """All multipliers, then all shifts."""
-    half = len(values) // 2
-    return tuple(q.Multiplier(*pair) for pair in zip(values[:half], values[half:], strict=True))
-
-
 def _add(case: Case) -> KernelParams:
-    p = case.params
-    return Add(q.AddParameters(*p[:3], *_multipliers(p[3:9]), p[9], q.ActivationRange(*p[10:12])))
+    zero1, zero2, zero, m1, m2, m, s1, s2, s, left, low, high = case.params
+    multipliers = (q.Multiplier(m1, s1), q.Multiplier(m2, s2), q.Multiplier(m, s))
+    return Add(q.AddParameters(zero1, zero2, zero, *multipliers, left, q.ActivationRange(low, high)))
 
 
 def _mul(case: Case) -> KernelParams:
-    p = case.params
-    return Mul(q.MulParameters(*p[:3], q.Multiplier(*p[3:5]), q.ActivationRange(*p[5:7])))
+    zero1, zero2, zero, multiplier, shift, low, high = case.params
+    return Mul(q.MulParameters(zero1, zero2, zero, q.Multiplier(multiplier, shift), q.ActivationRange(low, high)))
 
 
 def _average_pool(case: Case) -> KernelParams:
@@ -84,12 +79,13 @@ def _max_pool(case: Case) -> KernelParams:
 
 
 def _mean(case: Case) -> KernelParams:
-    return Mean(q.MeanParameters(*case.params[:2], q.Multiplier(*case.params[2:4])))
+    zero_in, zero_out, multiplier, shift = case.params
+    return Mean(q.MeanParameters(zero_in, zero_out, q.Multiplier(multiplier, shift)))
 
 
 def _relu(case: Case) -> KernelParams:
-    p = case.params
-    return Relu(q.ReluParameters(*p[:2], q.Multiplier(*p[2:4]), q.ActivationRange(*p[4:6])))
+    zero_in, zero_out, multiplier, shift, low, high = case.params
+    return Relu(q.ReluParameters(zero_in, zero_out, q.Multiplier(multiplier, shift), q.ActivationRange(low, high)))
 
 
 def _softmax(case: Case) -> KernelParams:

@@ -108,5 +108,6 @@ def test_left_shifts_take_the_general_form() -> None:
 def test_an_output_that_never_changes_needs_no_weights() -> None:
     requantise = Requantisation((1 << 30,), (-20,), 3, ActivationRange(-128, 127))
     scaling = choose_scaling(requantise, np.ones((1, TAPS), np.int64), np.array([7]), 32767)
-    assert scaling.kind == COMMON and scaling.factors.tolist() == [0]
+    assert scaling.kind == COMMON
+    assert scaling.factors.tolist() == [0]
     check(scaling, np.ones((1, TAPS), np.int64), np.array([7]))

@@ -49,7 +49,11 @@ class Depthwise3x3Dsp(Variant):
         rows = self.row_step(layer)
         window = params.window
         return Constants(
-            (ConstantArray("channels", "disco_depthwise_channel_t", channels, "weights, bias and scaling per channel"),),
+            (
+                ConstantArray(
+                    "channels", "disco_depthwise_channel_t", channels, "weights, bias and scaling per channel"
+                ),
+            ),
             {
                 "channels": Reference("channels"),
                 "stride": window.stride_h,
@@ -81,7 +85,7 @@ class Depthwise3x3Dsp(Variant):
         extra = 0 if kind == COMMON else INSTRUCTIONS[kind] - INSTRUCTIONS[COMMON] + 14
         return _loops(layer, self.row_step(layer)) + extra * output.height * output.width * output.channels
 
-    def code_bytes(self, layer: Layer) -> int:
+    def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """The tiles and up to three expansions."""
         return 1100
 

@@ -57,7 +57,9 @@ class FullyConnectedDsp(Variant):
         scaling.fill(channels["scaling"])
         return Constants(
             (
-                ConstantArray("weights", "uint32_t", _packed(params), "[groups of outputs][quads of inputs][4 outputs]"),
+                ConstantArray(
+                    "weights", "uint32_t", _packed(params), "[groups of outputs][quads of inputs][4 outputs]"
+                ),
                 ConstantArray("channels", "disco_connected_channel_t", _whole_groups(channels), "bias and scaling"),
             ),
             {
@@ -101,7 +103,7 @@ def _quads(layer: Layer) -> int:
 
 def _lanes(params: FullyConnected) -> Int64Array:
     """Pairs of weights as the int16 that holds them, [out, pairs]."""
-    weights = padded(params.weights.astype(np.int64), 1, 8)
+    weights: Int64Array = padded(params.weights.astype(np.int64), 1, 8)
     return weights[:, 0::2] + 256 * weights[:, 1::2]
 
 

@@ -171,7 +171,7 @@ def output_fields(kind: int, common_shift: int, zero_point: int, limits: Activat
 
 
 def signed_fields(multiplier: Multiplier, zero_point: int, limits: ActivationRange) -> dict[str, object]:
-    """disco_scaling_t and disco_output_scaling_t of SIGNED, for an op with one multiplier; its shift is right, 1 to 22."""
+    """disco_scaling_t and disco_output_scaling_t of SIGNED for an op with one multiplier, shifted right by 1 to 22."""
     shift = -multiplier.shift
     offset = (zero_point << shift) + (1 << (shift - 1))
     return {
@@ -185,9 +185,7 @@ def wrapped(values: Int64Array) -> npt.NDArray[np.int32]:
     return values.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
-def _channels(
-    requantise: Requantisation, weights: Int64Array, bias: Int64Array, largest_weight: int
-) -> list[_Channel]:
+def _channels(requantise: Requantisation, weights: Int64Array, bias: Int64Array, largest_weight: int) -> list[_Channel]:
     """Empty if an accumulator could overflow."""
     low, high = accumulator_range(weights, bias)
     reach = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1)

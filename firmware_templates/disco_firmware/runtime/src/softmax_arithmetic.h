@@ -12,7 +12,7 @@
 #include "fixed_point.h"
 
 #define DISCO_SOFTMAX_SUM_BITS 12        /* sums of exponentials are Q12.19 */
-#define DISCO_SOFTMAX_ONE                   INT32_MAX /* 1, saturated */
+#define DISCO_SOFTMAX_ONE      INT32_MAX /* 1, saturated */
 
 /* x * 2^exponent, saturated. */
 static inline int32_t disco_saturating_shift_left(int32_t x, int32_t exponent) {
@@ -86,7 +86,8 @@ static inline disco_softmax_total_t disco_softmax_total(int32_t sum) {
     /* sum = (1 + fraction) * 2^(DISCO_SOFTMAX_SUM_BITS - zeros) */
     const int32_t zeros = disco_leading_zeros((uint32_t)sum);
     const int32_t fraction = (int32_t)(((uint32_t)sum << zeros) - UINT32_C(0x80000000));
-    const disco_softmax_total_t total = {disco_reciprocal_of_one_plus(fraction), DISCO_SOFTMAX_SUM_BITS - zeros + 31 - 8};
+    const disco_softmax_total_t total = {disco_reciprocal_of_one_plus(fraction),
+                                         DISCO_SOFTMAX_SUM_BITS - zeros + 31 - 8};
     return total;
 }
 

@@ -26,8 +26,8 @@ typedef struct {
 } disco_add_table_t;
 
 DISCO_VARIANT int8_t disco_add_one(const disco_add_table_t *op, const int32_t *table, int8_t exact, int8_t other) {
-    const uint32_t second = op->table ? (uint32_t)table[(uint8_t)other]
-                                      : ((uint32_t)other << DISCO_ADD_SHIFT) + (uint32_t)op->constant;
+    const uint32_t second =
+        op->table ? (uint32_t)table[(uint8_t)other] : ((uint32_t)other << DISCO_ADD_SHIFT) + (uint32_t)op->constant;
     const int32_t sum = (int32_t)(((uint32_t)exact << DISCO_ADD_SHIFT) + second);
     if (!op->clamps_below) {
         return disco_scale(sum, &op->scaling, &op->output);

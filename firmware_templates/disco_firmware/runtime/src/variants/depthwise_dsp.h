@@ -150,13 +150,13 @@ DISCO_VARIANT int disco_depthwise_is_fast(const disco_depthwise_3x3_dsp_t *op, c
  */
 #define DISCO_DEPTHWISE_WEIGHTS                                                                                        \
     "ldrd %[w0], %[w1], [%[w5]]\n\tldrd %[w2], %[w3], [%[w5], #8]\n\tldrd %[w4], %[w5], [%[w5], #16]\n"
-#define DISCO_DEPTHWISE_TOP      "ldrd %[a], %[b], [%[middle], #-%c[row]]\n\t"
+#define DISCO_DEPTHWISE_TOP "ldrd %[a], %[b], [%[middle], #-%c[row]]\n\t"
 /* With a word too many, in the row below at worst: LDR does not reach as far back as LDRD. */
 #define DISCO_DEPTHWISE_TOP_RIGHT "ldrd %[c], %[unused], [%[middle], #8 - %c[row]]\n\t"
-#define DISCO_DEPTHWISE_MIDDLE   "ldrd %[a], %[b], [%[middle]], #%c[step]\n\t"
-#define DISCO_DEPTHWISE_BOTTOM   "ldrd %[a], %[b], [%[middle], #%c[row] - %c[step]]\n\t"
-#define DISCO_DEPTHWISE_BENEATH  "ldrd %[a], %[b], [%[middle], #2 * %c[row] - %c[step]]\n\t"
-#define DISCO_DEPTHWISE_SCALINGS "ldrd %[a], %[b], %[scaling]\n\t"
+#define DISCO_DEPTHWISE_MIDDLE    "ldrd %[a], %[b], [%[middle]], #%c[step]\n\t"
+#define DISCO_DEPTHWISE_BOTTOM    "ldrd %[a], %[b], [%[middle], #%c[row] - %c[step]]\n\t"
+#define DISCO_DEPTHWISE_BENEATH   "ldrd %[a], %[b], [%[middle], #2 * %c[row] - %c[step]]\n\t"
+#define DISCO_DEPTHWISE_SCALINGS  "ldrd %[a], %[b], %[scaling]\n\t"
 #define DISCO_DEPTHWISE_BIAS(sum) "ldr %[" sum "], %[bias]\n\t"
 
 /* One output: the word a and half of b times the weights left and right, added to `start`. */
@@ -180,8 +180,8 @@ DISCO_VARIANT int disco_depthwise_is_fast(const disco_depthwise_3x3_dsp_t *op, c
 
 /* On to the window two rows below and the output `rows` below. */
 #define DISCO_DEPTHWISE_NEXT_ROW(rows)                                                                                 \
-    "ldr %[b], %[end]\n\tldr %[a], %[last]\n\tadd %[middle], %[middle], #2 * %c[row] - %c[walked]\n\t"                  \
-    "add %[result], %[result], #" rows " * %c[below] - %c[written]\n\tcmp %[a], %[b]\n\t"                             \
+    "ldr %[b], %[end]\n\tldr %[a], %[last]\n\tadd %[middle], %[middle], #2 * %c[row] - %c[walked]\n\t"                 \
+    "add %[result], %[result], #" rows " * %c[below] - %c[written]\n\tcmp %[a], %[b]\n\t"                              \
     "add %[b], %[b], #2 * %c[row]\n\tstr %[b], %[end]\n\tbne 0b"
 
 /* What the assembly reads from the stack: no register is left for it. */
@@ -212,6 +212,7 @@ DISCO_VARIANT disco_depthwise_frame_t disco_depthwise_frame(const disco_depthwis
         [odd] "i"(out->width % 2), [walked] "i"((out->width + 1) / 2 * op->stride * 4),                                \
         [written] "i"(out->width / 2 * 2 * out->stride)
 
+/* clang-format off */
 /* `repeats` times two rows with stride 1: outputs u0, u1 above l0, l1. */
 DISCO_VARIANT void disco_depthwise_two_rows_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out,
                                                  const disco_depthwise_channel_t *channel, const uint32_t *line,
@@ -241,8 +242,8 @@ DISCO_VARIANT void disco_depthwise_two_rows_fast(const disco_depthwise_3x3_dsp_t
         DISCO_DEPTHWISE_SCALINGS DISCO_DEPTHWISE_STORE("u0", "0") DISCO_DEPTHWISE_STORE("l0", "%c[below]")
         ".endif\n\t"
         DISCO_DEPTHWISE_NEXT_ROW("2")
-        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0), [w1] "=&r"(w1),
-          [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
+        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
           [l0] "=&r"(l0), [l1] "=&r"(l1)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
@@ -271,8 +272,8 @@ DISCO_VARIANT void disco_depthwise_one_row_fast(const disco_depthwise_3x3_dsp_t 
         DISCO_DEPTHWISE_BOTTOM DISCO_DEPTHWISE_ADD("u0", "u0", "w4", "w5")
         DISCO_DEPTHWISE_SCALINGS DISCO_DEPTHWISE_STORE("u0", "0")
         ".endif"
-        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0), [w1] "=&r"(w1),
-          [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
+        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
           [start] "=&r"(start)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
@@ -306,12 +307,13 @@ DISCO_VARIANT void disco_depthwise_strided_rows_fast(const disco_depthwise_3x3_d
         DISCO_DEPTHWISE_SCALINGS DISCO_DEPTHWISE_STORE("u0", "0")
         ".endif\n\t"
         DISCO_DEPTHWISE_NEXT_ROW("1")
-        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0), [w1] "=&r"(w1),
-          [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [unused] "=&r"(unused), [u0] "=&r"(u0),
+        : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [unused] "=&r"(unused), [u0] "=&r"(u0),
           [u1] "=&r"(u1)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
 }
+/* clang-format on */
 #endif
 
 /* All of one channel's outputs in a block. */

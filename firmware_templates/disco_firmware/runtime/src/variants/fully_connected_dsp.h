@@ -26,10 +26,10 @@ typedef struct {
 } disco_connected_channel_t;
 
 typedef struct {
-    const uint32_t *weights;                    /* [groups of outputs][quads][4 outputs] */
-    const disco_connected_channel_t *channels;  /* whole groups */
-    uint16_t quads;                             /* inputs / 4, rounded up to an even number */
-    uint16_t chunk_quads;                       /* the same, or less when a sum over all could overflow; even */
+    const uint32_t *weights;                   /* [groups of outputs][quads][4 outputs] */
+    const disco_connected_channel_t *channels; /* whole groups */
+    uint16_t quads;                            /* inputs / 4, rounded up to an even number */
+    uint16_t chunk_quads;                      /* the same, or less when a sum over all could overflow; even */
     disco_output_scaling_t output;
 } disco_fully_connected_dsp_t;
 
@@ -66,6 +66,7 @@ DISCO_VARIANT void disco_connected_expand_pixel(const disco_fully_connected_dsp_
 DISCO_VARIANT void disco_connected_sums(const uint32_t *weights, const uint32_t *inputs, int32_t quads,
                                         int32_t sums[DISCO_CONNECTED_GROUP]) {
     uint32_t odd, mixed;
+    /* clang-format off */
     __asm__ volatile(
             "0:\n\t"
             ".rept %c[unrolled]\n\t"
@@ -81,6 +82,7 @@ DISCO_VARIANT void disco_connected_sums(const uint32_t *weights, const uint32_t 
               [sum3] "+&r"(sums[3])
             : [unrolled] "i"(__builtin_constant_p(quads) && quads % 4 == 0 ? 4 : 2)
             : "r4", "r5", "r6", "r8", "cc", "memory");
+    /* clang-format on */
 }
 #else
 DISCO_VARIANT void disco_connected_sums(const uint32_t *weights, const uint32_t *inputs, int32_t quads,

@@ -30,8 +30,7 @@ static void disco_softmax_once_pixel(const disco_softmax_once_t *op, const int8_
 }
 
 DISCO_VARIANT void disco_softmax_once(const disco_softmax_once_t *op, const disco_input_t *in,
-                                      const disco_output_t *out, void *scratch, uint16_t row_begin,
-                                      uint16_t row_end) {
+                                      const disco_output_t *out, void *scratch, uint16_t row_begin, uint16_t row_end) {
     for (size_t y = row_begin; y < row_end; y++) {
         for (size_t x = 0; x < out->width; x++) {
             disco_softmax_once_pixel(op, disco_input_pixel(in, y, x), disco_output_pixel(out, y, x), out->channels,
