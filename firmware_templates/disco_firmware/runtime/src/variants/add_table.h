@@ -1,9 +1,9 @@
 /*
  * ADD with a table instead of the arithmetic on one input.
  *
- * TFLite scales both inputs to the larger scale times 2^-20, the input of the larger scale thus by 2^19 exactly: here it is
- * a shift (all values are doubled, which saves one in the requantisation). The other input's 256 values come from a table,
- * which holds both zero points too; with equal scales it is a shift as well.
+ * TFLite scales both inputs to the larger scale times 2^-20, the input of the larger scale thus by 2^19 exactly: here
+ * it is a shift (all values are doubled, which saves one in the requantisation). The other input's 256 values come
+ * from a table, which holds both zero points too; with equal scales it is a shift as well.
  */
 #ifndef DISCO_VARIANTS_ADD_TABLE_H
 #define DISCO_VARIANTS_ADD_TABLE_H

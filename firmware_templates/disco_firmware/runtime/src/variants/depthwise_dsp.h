@@ -1,9 +1,9 @@
 /*
  * DEPTHWISE_CONV_2D with a window of 3 x 3 and stride 1 or 2 on cores with the DSP extension.
  *
- * Four channels at a time: the input rows that a block of output rows needs go to scratch as int16, one line per row and
- * channel, with the padding around them. Then SMLAD multiplies two horizontal neighbours at once, with a channel's weights
- * in registers for the whole block.
+ * Four channels at a time: the input rows that a block of output rows needs go to scratch as int16, one line per row
+ * and channel, with the padding around them. Then SMLAD multiplies two horizontal neighbours at once, with a channel's
+ * weights in registers for the whole block.
  */
 #ifndef DISCO_VARIANTS_DEPTHWISE_DSP_H
 #define DISCO_VARIANTS_DEPTHWISE_DSP_H
@@ -136,7 +136,8 @@ DISCO_VARIANT void disco_depthwise_one_row(const disco_depthwise_3x3_dsp_t *op, 
 }
 
 #if defined(__ARM_FEATURE_DSP)
-/* Whether the assembly can be used: sizes known and within reach of immediate operands, and the short requantisation. */
+/* Whether the assembly can be used: sizes known and within reach of immediate operands, and the short
+ * requantisation. */
 DISCO_VARIANT int disco_depthwise_is_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out) {
     return __builtin_constant_p(op->pitch + out->width + out->stride + op->output.common_shift) && op->pitch <= 84 &&
            out->width > 1 && 2 * out->width * out->stride <= 4095 && op->output.kind == DISCO_SCALING_COMMON &&
@@ -243,7 +244,8 @@ DISCO_VARIANT void disco_depthwise_two_rows_fast(const disco_depthwise_3x3_dsp_t
         ".endif\n\t"
         DISCO_DEPTHWISE_NEXT_ROW("2")
         : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
-          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b),
+          [u0] "=&r"(u0), [u1] "=&r"(u1),
           [l0] "=&r"(l0), [l1] "=&r"(l1)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
@@ -273,7 +275,8 @@ DISCO_VARIANT void disco_depthwise_one_row_fast(const disco_depthwise_3x3_dsp_t 
         DISCO_DEPTHWISE_SCALINGS DISCO_DEPTHWISE_STORE("u0", "0")
         ".endif"
         : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
-          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [u0] "=&r"(u0), [u1] "=&r"(u1),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b),
+          [u0] "=&r"(u0), [u1] "=&r"(u1),
           [start] "=&r"(start)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
@@ -308,7 +311,8 @@ DISCO_VARIANT void disco_depthwise_strided_rows_fast(const disco_depthwise_3x3_d
         ".endif\n\t"
         DISCO_DEPTHWISE_NEXT_ROW("1")
         : [end] "+m"(frame.end), [middle] "+&r"(middle), [result] "+&r"(result), [w5] "+&r"(weights), [w0] "=&r"(w0),
-          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c), [unused] "=&r"(unused), [u0] "=&r"(u0),
+          [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [w4] "=&r"(w4), [a] "=&r"(a), [b] "=&r"(b), [c] "=&r"(c),
+          [unused] "=&r"(unused), [u0] "=&r"(u0),
           [u1] "=&r"(u1)
         : DISCO_DEPTHWISE_INPUTS
         : "cc", "memory");
@@ -351,7 +355,8 @@ DISCO_VARIANT void disco_depthwise_3x3_dsp(const disco_depthwise_3x3_dsp_t *op, 
     for (int32_t y = row_begin; y < row_end; y += op->block_rows) {
         const int32_t rows = row_end - y < op->block_rows ? row_end - y : op->block_rows;
         for (size_t next = 0; next < out->channels; next += DISCO_DEPTHWISE_GROUP) {
-            /* The last group may overlap the one before: its channels are computed again, no byte beyond a pixel read. */
+            /* The last group may overlap the one before: its channels are computed again, no byte beyond a pixel
+             * read. */
             const size_t last = (size_t)out->channels - DISCO_DEPTHWISE_GROUP;
             const size_t first = next < last ? next : last;
             disco_depthwise_expand_block(op, in, first, y, rows, lines);

@@ -1,12 +1,13 @@
 /*
  * FULLY_CONNECTED with int8 weights on cores with the DSP extension: four outputs and four inputs at a time.
  *
- * A word of weights holds those of inputs 0 to 3 of one output, as two int16: low + 256 * high with low = w0, w2 and high =
- * w1, w3. SXTB16 gives the low ones; to take out the high ones would cost as much again. Instead the whole is multiplied by
- * the odd inputs, which leaves low * odd too much, and low by 256 * even - odd:
+ * A word of weights holds those of inputs 0 to 3 of one output, as two int16: low + 256 * high with low = w0, w2 and
+ * high = w1, w3. SXTB16 gives the low ones; to take out the high ones would cost as much again. Instead the whole is
+ * multiplied by the odd inputs, which leaves low * odd too much, and low by 256 * even - odd:
  *     (low + 256 * high) * odd + low * (256 * even - odd) = 256 * (low * even + high * odd)
- * Both fit int16 when 1 is added to the even inputs and 129 to the odd ones; the bias takes that back, as it does the zero
- * point. A sum is then 256 times the accumulator, so that this must stay within +-2^23; else the inputs go in chunks.
+ * Both fit int16 when 1 is added to the even inputs and 129 to the odd ones; the bias takes that back, as it does the
+ * zero point. A sum is then 256 times the accumulator, so that this must stay within +-2^23; else the inputs go in
+ * chunks.
  */
 #ifndef DISCO_VARIANTS_FULLY_CONNECTED_DSP_H
 #define DISCO_VARIANTS_FULLY_CONNECTED_DSP_H

@@ -9,11 +9,11 @@
 #include "variants/simd.h"
 
 enum {
-    /* Three instructions. The activation begins at the zero point or above, as with a fused RELU, so that no accumulator
-     * below 0 counts. For the others, both roundings of the reference come to a threshold per output value,
-     *     accumulator * multiplier / 2^31 >= (value - 1/2) * 2^right_shift - 1/2,
-     * which one product without rounding decides as well once the accumulator is scaled by 2^(common_shift - right_shift
-     * + 1), common_shift > right_shift. */
+    /* Three instructions. The activation begins at the zero point or above, as with a fused RELU, so that no
+     * accumulator below 0 counts. For the others, both roundings of the reference come to a threshold per output
+     * value, accumulator * multiplier / 2^31 >= (value - 1/2) * 2^right_shift - 1/2, which one product without
+     * rounding decides as well once the accumulator is scaled by 2^(common_shift - right_shift + 1), common_shift >
+     * right_shift. */
     DISCO_SCALING_COMMON,
     /* Five instructions, any sign: accumulator times 2, right shift 1..22, results within +-2^30. */
     DISCO_SCALING_SIGNED,
@@ -51,8 +51,8 @@ DISCO_VARIANT int8_t disco_scale(int32_t accumulator, const disco_scaling_t *cha
         return disco_clamp_scaled(sum >> output->common_shift, output);
     }
     if (output->kind == DISCO_SCALING_SIGNED) {
-        /* The reference rounds halves away from zero: below zero, the least bit less before the shift. Where the high half
-         * of the product is 0 that changes nothing, so that the accumulator's sign serves as well. */
+        /* The reference rounds halves away from zero: below zero, the least bit less before the shift. Where the
+         * high half of the product is 0 that changes nothing, so that the accumulator's sign serves as well. */
         const int32_t sum = disco_smmlar(accumulator, channel->multiplier, channel->offset) + (accumulator >> 31);
         return disco_clamp_scaled(sum >> channel->shift, output);
     }
