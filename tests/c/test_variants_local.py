@@ -55,8 +55,8 @@ EMULATOR = (
 def fitting_cases(name: str, count: int, seed: int) -> list[VariantCase]:
     """Of `count` random ones those that the variant computes."""
     variant = VARIANTS[name]
-    made = [(case, params_of(case)) for case in cases_for(name, count, seed)]
-    items = [VariantCase(variant, layer_of(case, params), case) for case, params in made if params is not None]
+    cases = cases_for(name, count, seed)
+    items = [VariantCase(variant, layer_of(case, params_of(case)), case) for case in cases]
     fitting = [item for item in items if variant.fits(item.layer)]
     assert len(fitting) >= count / 3
     return fitting

@@ -27,8 +27,8 @@ from helpers.kernel_parts import Generator
 from helpers.kernel_parts import Window as PartsWindow
 
 
-def params_of(case: Case) -> KernelParams | None:
-    """The op of a case; None where kernel_params cannot say it (shuffled input channels)."""
+def params_of(case: Case) -> KernelParams:
+    """The op of a case."""
     return _PARAMS[case.kernel](case)
 
 
@@ -43,17 +43,15 @@ def _requantisation(case: Case, first: int) -> q.Requantisation:
     return q.Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
 
 
-def _depthwise(case: Case) -> KernelParams | None:
-    weights, bias, _, _, index = case.arrays
-    if index is not None:
-        return None
+def _depthwise(case: Case) -> KernelParams:
+    weights, bias, _, _ = case.arrays
     assert weights is not None
     return DepthwiseConv2D(
         _window(case.params), weights[0], bias, case.params[12], case.params[8], _requantisation(case, 9)
     )
 
 
-def _connected(case: Case) -> KernelParams | None:
+def _connected(case: Case) -> KernelParams:
     weights, bias, _, _ = case.arrays
     assert weights is not None
     return FullyConnected(weights, bias, case.params[0], _requantisation(case, 1))
@@ -92,7 +90,7 @@ def _softmax(case: Case) -> KernelParams:
     return Softmax(q.SoftmaxParameters(q.Multiplier(*case.params[:2]), case.params[2]))
 
 
-_PARAMS: dict[str, Callable[[Case], KernelParams | None]] = {
+_PARAMS: dict[str, Callable[[Case], KernelParams]] = {
     "depthwise_conv2d": _depthwise,
     "fully_connected": _connected,
     "add": _add,
