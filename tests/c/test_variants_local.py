@@ -13,6 +13,7 @@ import pytest
 
 from disco_firmware.variants.add_table import AddTable
 from disco_firmware.variants.base import Variant
+from disco_firmware.variants.depthwise_any_dsp import DepthwiseAnyDsp
 from disco_firmware.variants.depthwise_dsp import Depthwise3x3Dsp
 from disco_firmware.variants.fully_connected_dsp import FullyConnectedDsp
 from disco_firmware.variants.mul_dsp import MulDsp
@@ -29,6 +30,7 @@ BATCH = 250
 BOARD_CASES = 30
 VARIANTS: dict[str, Variant] = {
     "depthwise_3x3": Depthwise3x3Dsp(),
+    "depthwise_conv2d": DepthwiseAnyDsp(),
     "fully_connected": FullyConnectedDsp(),
     "deep_fully_connected": FullyConnectedDsp(),
     "add": AddTable(),

@@ -57,11 +57,8 @@ class Depthwise3x3Dsp(Variant):
             {
                 "channels": Reference("channels"),
                 "stride": window.stride_h,
-                "pad_top": window.pad_top,
-                "pad_left": window.pad_left,
                 "block_rows": rows,
-                "pitch": _pitch(layer),
-                "input_zero_point": params.input_zero_point,
+                "lines": lines_fields(params, 3, _pitch(layer)),
                 "output": scaling.fields(),
             },
         )
@@ -88,6 +85,18 @@ class Depthwise3x3Dsp(Variant):
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """The tiles and up to three expansions."""
         return 1100
+
+
+def lines_fields(params: DepthwiseConv2D, extent: int, pitch: int) -> dict[str, object]:
+    """disco_depthwise_lines_t."""
+    return {
+        "pad_top": params.window.pad_top,
+        "pad_left": params.window.pad_left,
+        "stride_h": params.window.stride_h,
+        "extent": extent,
+        "pitch": pitch,
+        "input_zero_point": params.input_zero_point,
+    }
 
 
 def _params(layer: Layer) -> DepthwiseConv2D:

@@ -12,10 +12,8 @@
 
 #include "disco/kernels.h"
 #include "tensor_view.h"
+#include "variants/depthwise_lines.h"
 #include "variants/requantise_scaled.h"
-
-/* Channels that are expanded together: the bytes of a word. */
-#define DISCO_DEPTHWISE_GROUP 4
 
 typedef struct {
     uint32_t weights[3][2]; /* per row (w0, w1), (w1, w2), the left one in the low half */
@@ -25,85 +23,17 @@ typedef struct {
 
 typedef struct {
     const disco_depthwise_channel_t *channels;
-    uint16_t stride; /* 1 or 2, in both directions */
-    uint16_t pad_top, pad_left;
+    uint16_t stride;     /* 1 or 2, in both directions */
     uint16_t block_rows; /* output rows of a block */
-    uint16_t pitch;      /* int16 in a line, a multiple of 4 */
-    int32_t input_zero_point;
+    disco_depthwise_lines_t lines;
     disco_output_scaling_t output;
 } disco_depthwise_3x3_dsp_t;
-
-/* Words from a line to that of the next channel, and from a row of lines to the next. */
-DISCO_VARIANT size_t disco_depthwise_line(const disco_depthwise_3x3_dsp_t *op) {
-    return op->pitch / 2;
-}
-
-DISCO_VARIANT size_t disco_depthwise_row(const disco_depthwise_3x3_dsp_t *op) {
-    return DISCO_DEPTHWISE_GROUP * disco_depthwise_line(op);
-}
-
-/* Four neighbouring pixels of four channels to the four lines. */
-DISCO_VARIANT void disco_depthwise_expand(const uint32_t pixels[4], uint32_t *target, size_t line) {
-    const uint32_t left01 = disco_low_halves(pixels[0], pixels[1]), right01 = disco_low_halves(pixels[2], pixels[3]);
-    const uint32_t left23 = disco_high_halves(pixels[0], pixels[1]), right23 = disco_high_halves(pixels[2], pixels[3]);
-    disco_store_pair(target, disco_sxtb16(left01), disco_sxtb16(right01));
-    disco_store_pair(target + line, disco_sxtb16_high(left01), disco_sxtb16_high(right01));
-    disco_store_pair(target + 2 * line, disco_sxtb16(left23), disco_sxtb16(right23));
-    disco_store_pair(target + 3 * line, disco_sxtb16_high(left23), disco_sxtb16_high(right23));
-}
-
-/* The same for pixels x .. x + 3, some of which may lie in the padding. */
-DISCO_VARIANT void disco_depthwise_expand_edge(const disco_input_t *in, const int8_t *row, int32_t x, uint32_t padding,
-                                               uint32_t *target, size_t line) {
-    uint32_t pixels[4];
-    for (int32_t i = 0; i < 4; i++) {
-        const int inside = x + i >= 0 && x + i < in->width;
-        pixels[i] = inside ? disco_load_word(row + (x + i) * in->stride) : padding;
-    }
-    disco_depthwise_expand(pixels, target, line);
-}
-
-/* One input row. */
-DISCO_VARIANT void disco_depthwise_expand_row(const disco_depthwise_3x3_dsp_t *op, const disco_input_t *in,
-                                              const int8_t *row, uint32_t padding, uint32_t *target) {
-    const size_t line = disco_depthwise_line(op);
-    int32_t x = -(int32_t)op->pad_left;
-    for (; x < 0; x += 4, target += 2) {
-        disco_depthwise_expand_edge(in, row, x, padding, target, line);
-    }
-    DISCO_ROLLED
-    for (const int8_t *pixel = row + x * in->stride; x + 4 <= in->width; x += 4, pixel += 4 * in->stride, target += 2) {
-        const uint32_t pixels[4] = {disco_load_word(pixel), disco_load_word(pixel + in->stride),
-                                    disco_load_word(pixel + 2 * in->stride), disco_load_word(pixel + 3 * in->stride)};
-        disco_depthwise_expand(pixels, target, line);
-    }
-    for (; x < op->pitch - op->pad_left; x += 4, target += 2) {
-        disco_depthwise_expand_edge(in, row, x, padding, target, line);
-    }
-}
-
-/* The lines of four channels from `channel` on, for the output rows from `y` on. */
-DISCO_VARIANT void disco_depthwise_expand_block(const disco_depthwise_3x3_dsp_t *op, const disco_input_t *in,
-                                                size_t channel, int32_t y, int32_t rows, uint32_t *lines) {
-    const uint32_t padding = (uint32_t)(uint8_t)op->input_zero_point * UINT32_C(0x01010101);
-    int32_t source = y * op->stride - op->pad_top;
-    DISCO_ROLLED
-    for (int32_t left = (rows - 1) * op->stride + 3; left > 0; left--, source++, lines += disco_depthwise_row(op)) {
-        if (source >= 0 && source < in->height) {
-            disco_depthwise_expand_row(op, in, disco_input_pixel(in, (size_t)source, 0) + channel, padding, lines);
-        } else {
-            for (size_t i = 0; i < disco_depthwise_row(op); i += 2) {
-                disco_store_pair(lines + i, disco_sxtb16(padding), disco_sxtb16(padding));
-            }
-        }
-    }
-}
 
 /* One output. */
 DISCO_VARIANT void disco_depthwise_one(const disco_depthwise_3x3_dsp_t *op, const disco_depthwise_channel_t *channel,
                                        const uint32_t *line, int8_t *result) {
     int32_t sum = channel->bias;
-    for (size_t r = 0; r < 3; r++, line += disco_depthwise_row(op)) {
+    for (size_t r = 0; r < 3; r++, line += disco_depthwise_row(&op->lines)) {
         sum = disco_smlabt(line[1], channel->weights[r][1], disco_smlad(line[0], channel->weights[r][0], sum));
     }
     *result = disco_scale(sum, &channel->scaling, &op->output);
@@ -114,7 +44,7 @@ DISCO_VARIANT void disco_depthwise_odd_one(const disco_depthwise_3x3_dsp_t *op,
                                            const disco_depthwise_channel_t *channel, const uint32_t *line,
                                            int8_t *result) {
     int32_t sum = channel->bias;
-    for (size_t r = 0; r < 3; r++, line += disco_depthwise_row(op)) {
+    for (size_t r = 0; r < 3; r++, line += disco_depthwise_row(&op->lines)) {
         sum = disco_smlad(line[1], channel->weights[r][1], disco_smlatb(line[0], channel->weights[r][0], sum));
     }
     *result = disco_scale(sum, &channel->scaling, &op->output);
@@ -139,9 +69,10 @@ DISCO_VARIANT void disco_depthwise_one_row(const disco_depthwise_3x3_dsp_t *op, 
 /* Whether the assembly can be used: sizes known and within reach of immediate operands, and the short
  * requantisation. */
 DISCO_VARIANT int disco_depthwise_is_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out) {
-    return __builtin_constant_p(op->pitch + out->width + out->stride + op->output.common_shift) && op->pitch <= 84 &&
-           out->width > 1 && 2 * out->width * out->stride <= 4095 && op->output.kind == DISCO_SCALING_COMMON &&
-           op->output.activation_min == -128 && op->output.activation_max == 127;
+    return __builtin_constant_p(op->lines.pitch + out->width + out->stride + op->output.common_shift) &&
+           op->lines.pitch <= 84 && out->width > 1 && 2 * out->width * out->stride <= 4095 &&
+           op->output.kind == DISCO_SCALING_COMMON && op->output.activation_min == -128 &&
+           op->output.activation_max == 127;
 }
 
 /*
@@ -201,14 +132,14 @@ DISCO_VARIANT disco_depthwise_frame_t disco_depthwise_frame(const disco_depthwis
     const uint32_t *const end = middle + out->width / 2 * op->stride;
     const disco_depthwise_frame_t frame = {channel->bias,
                                            end,
-                                           end + (size_t)(repeats - 1) * 2 * disco_depthwise_row(op),
+                                           end + (size_t)(repeats - 1) * 2 * disco_depthwise_row(&op->lines),
                                            {channel->scaling.multiplier, channel->scaling.offset}};
     return frame;
 }
 
 #define DISCO_DEPTHWISE_INPUTS                                                                                         \
     [bias] "m"(frame.bias), [scaling] "m"(frame.scaling), [last] "m"(frame.last),                                      \
-        [row] "i"(sizeof(uint32_t) * disco_depthwise_row(op)), [step] "i"(sizeof(uint32_t) * op->stride),              \
+        [row] "i"(sizeof(uint32_t) * disco_depthwise_row(&op->lines)), [step] "i"(sizeof(uint32_t) * op->stride),      \
         [shift] "i"(op->output.common_shift), [right] "i"(out->stride), [below] "i"(out->width * out->stride),         \
         [odd] "i"(out->width % 2), [walked] "i"((out->width + 1) / 2 * op->stride * 4),                                \
         [written] "i"(out->width / 2 * 2 * out->stride)
@@ -218,7 +149,7 @@ DISCO_VARIANT disco_depthwise_frame_t disco_depthwise_frame(const disco_depthwis
 DISCO_VARIANT void disco_depthwise_two_rows_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out,
                                                  const disco_depthwise_channel_t *channel, const uint32_t *line,
                                                  int8_t *result, int32_t repeats) {
-    const uint32_t *middle = line + disco_depthwise_row(op), *weights = &channel->weights[0][0];
+    const uint32_t *middle = line + disco_depthwise_row(&op->lines), *weights = &channel->weights[0][0];
     disco_depthwise_frame_t frame = disco_depthwise_frame(op, out, channel, middle, repeats);
     uint32_t a, b, w0, w1, w2, w3, w4;
     int32_t u0, u1, l0, l1;
@@ -255,7 +186,7 @@ DISCO_VARIANT void disco_depthwise_two_rows_fast(const disco_depthwise_3x3_dsp_t
 DISCO_VARIANT void disco_depthwise_one_row_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out,
                                                 const disco_depthwise_channel_t *channel, const uint32_t *line,
                                                 int8_t *result) {
-    const uint32_t *middle = line + disco_depthwise_row(op), *weights = &channel->weights[0][0];
+    const uint32_t *middle = line + disco_depthwise_row(&op->lines), *weights = &channel->weights[0][0];
     disco_depthwise_frame_t frame = disco_depthwise_frame(op, out, channel, middle, 1);
     uint32_t a, b, w0, w1, w2, w3, w4;
     int32_t u0, u1, start;
@@ -286,7 +217,7 @@ DISCO_VARIANT void disco_depthwise_one_row_fast(const disco_depthwise_3x3_dsp_t 
 DISCO_VARIANT void disco_depthwise_strided_rows_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out,
                                                     const disco_depthwise_channel_t *channel, const uint32_t *line,
                                                     int8_t *result, int32_t repeats) {
-    const uint32_t *middle = line + disco_depthwise_row(op), *weights = &channel->weights[0][0];
+    const uint32_t *middle = line + disco_depthwise_row(&op->lines), *weights = &channel->weights[0][0];
     disco_depthwise_frame_t frame = disco_depthwise_frame(op, out, channel, middle, repeats);
     uint32_t a, b, c, unused, w0, w1, w2, w3, w4;
     int32_t u0, u1;
@@ -336,13 +267,13 @@ DISCO_VARIANT void disco_depthwise_channel(const disco_depthwise_3x3_dsp_t *op, 
         }
         if (rows % 2 != 0) {
             const size_t above = (size_t)rows - 1;
-            disco_depthwise_one_row_fast(op, out, channel, line + above * disco_depthwise_row(op),
+            disco_depthwise_one_row_fast(op, out, channel, line + above * disco_depthwise_row(&op->lines),
                                          result + above * below);
         }
         return;
     }
 #endif
-    for (; rows > 0; rows--, line += op->stride * disco_depthwise_row(op), result += below) {
+    for (; rows > 0; rows--, line += op->stride * disco_depthwise_row(&op->lines), result += below) {
         disco_depthwise_one_row(op, out, channel, line, result);
     }
 }
@@ -359,12 +290,12 @@ DISCO_VARIANT void disco_depthwise_3x3_dsp(const disco_depthwise_3x3_dsp_t *op, 
              * read. */
             const size_t last = (size_t)out->channels - DISCO_DEPTHWISE_GROUP;
             const size_t first = next < last ? next : last;
-            disco_depthwise_expand_block(op, in, first, y, rows, lines);
+            disco_depthwise_expand_block(&op->lines, in, first, y, rows, lines);
             DISCO_ROLLED
             for (size_t k = 0; k < DISCO_DEPTHWISE_GROUP; k++) {
                 int8_t *const result = disco_output_pixel(out, (size_t)y, 0) + first + k;
-                disco_depthwise_channel(op, out, &op->channels[first + k], lines + k * disco_depthwise_line(op), result,
-                                        rows);
+                disco_depthwise_channel(op, out, &op->channels[first + k], lines + k * disco_depthwise_line(&op->lines),
+                                        result, rows);
             }
         }
     }
