@@ -68,10 +68,10 @@ class DepthwiseAnyDsp(Variant):
         return max(fitting, default=1)
 
     def instructions(self, layer: Layer) -> int:
-        """Three per pair of weights, and the loops."""
+        """Two per pair of weights, once unrolled, and the loops."""
         params, output = _params(layer), layer.output
         spread = _spread(params)
-        each = 3 * spread.shape[1] * spread.shape[2] // 2 + INSTRUCTIONS[_scaling(params).kind] + 12
+        each = spread.shape[1] * spread.shape[2] + INSTRUCTIONS[_scaling(params).kind] + 12
         rows = self.row_step(layer)
         expanded = -(-output.height // rows) * _rows(params, rows) * (_pitch(layer) * 6 + 20)
         groups = -(-output.channels // params.depth_multiplier // GROUP)
