@@ -193,8 +193,7 @@ static void run_softmax(const case_t *c, uint16_t begin, uint16_t end) {
 /* In the order of KERNELS in tests/helpers/kernel_driver.py. */
 static void (*const runners[])(const case_t *, uint16_t, uint16_t) = {
     run_conv2d, run_depthwise,     run_fully_connected, run_add,     run_average_pool, run_max_pool, run_mean,
-    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_relu,         run_softmax,
-    run_mul,
+    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_relu,         run_softmax,  run_mul,
 };
 
 int main(void) {
