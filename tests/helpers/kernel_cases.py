@@ -38,9 +38,9 @@ from helpers.kernel_parts import (
 from helpers.tflite_models import Op, Tensor
 
 
-def conv2d_case(rng: Generator) -> Case:
+def conv2d_case(rng: Generator, deepest: int = 12) -> Case:
     """CONV_2D: kernels, strides, dilations, paddings, per-channel and per-tensor scales."""
-    shape = random_shape(rng)
+    shape = random_shape(rng, deepest=deepest)
     window = random_window(rng, shape)
     return conv2d_of(rng, shape, window, out_channels=int(rng.integers(1, 14)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from disco_firmware.variants.add_mve import AddMve
 from disco_firmware.variants.add_table import AddTable
 from disco_firmware.variants.base import Layer, Variant
+from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
 from disco_firmware.variants.conv2d_mve import Conv2DMve
 from disco_firmware.variants.depthwise_any_dsp import DepthwiseAnyDsp
 from disco_firmware.variants.depthwise_dsp import Depthwise3x3Dsp
@@ -30,6 +31,8 @@ VARIANTS: tuple[Variant, ...] = (
     ReluTable(),
     SoftmaxOnce(),
     AddMve(),
+    Conv2DDspInt8(),
+    Conv2DDspInt16(),
     Conv2DMve(),
     DepthwiseMve(),
     FullyConnectedMve(),

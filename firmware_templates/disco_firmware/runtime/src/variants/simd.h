@@ -34,6 +34,14 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
     memcpy(target, &word, sizeof word);
 }
 
+/* How often GCC may repeat the body of the loop that follows; by itself it repeats too much. */
+#if defined(__clang__)
+#define DISCO_UNROLL(times)
+#else
+#define DISCO_PRAGMA(text)  _Pragma(#text)
+#define DISCO_UNROLL(times) DISCO_PRAGMA(GCC unroll times)
+#endif
+
 #if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 
@@ -42,7 +50,6 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 #define disco_smlabt(x, y, sum) __smlabt((int32_t)(x), (int32_t)(y), (sum))
 #define disco_smlatb(x, y, sum) __smlatb((int32_t)(x), (int32_t)(y), (sum))
 #define disco_ssub16(x, y)      ((uint32_t)__ssub16((int16x2_t)(x), (int16x2_t)(y)))
-#define disco_sadd16(x, y)      ((uint32_t)__sadd16((int16x2_t)(x), (int16x2_t)(y)))
 
 /* Bytes 0 and 2 of x, as two int16. */
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -56,11 +63,55 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return result;
 }
 
+/* Bytes 0 and 2 of x, as two int16, added to those of `sum`. */
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sum, uint32_t x) {
+    return (uint32_t)__sxtab16((int16x2_t)sum, (int8x4_t)x);
+}
+
+/* The same with bytes 1 and 3. */
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
+    uint32_t result;
+    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(result) : "r"(sum), "r"(x));
+    return result;
+}
+
+/* Two words: of each bytes 0 and 2, then 1 and 3, as two int16. Both pointers advance. */
+DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) {
+    uint32_t first, second, even, odd;
+    __asm__ volatile("ldrd %0, %1, [%4], #8\n\t"
+                     "sxtb16 %2, %0\n\t"
+                     "sxtb16 %3, %0, ror #8\n\t"
+                     "strd %2, %3, [%5], #8\n\t"
+                     "sxtb16 %2, %1\n\t"
+                     "sxtb16 %3, %1, ror #8\n\t"
+                     "strd %2, %3, [%5], #8"
+                     : "=&r"(first), "=&r"(second), "=&r"(even), "=&r"(odd), "+r"(*source), "+r"(*target)
+                     :
+                     : "memory");
+}
+
+/* Two sums of int16, wrapping. */
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("sadd16 %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
 /* round(x * y / 2^32), halves up. */
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     int32_t result;
     __asm__("smmulr %0, %1, %2" : "=r"(result) : "r"(x), "r"(y));
     return result;
+}
+
+/* Left alone, GCC gathers neighbouring bytes into words, which takes more instructions than it saves. */
+DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
+    __asm__ volatile("strb %1, %0" : "=m"(*target) : "r"(value));
+}
+
+/* Two of an array of constants, and `source` beyond them: one LDRD, which GCC often misses. */
+DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
+    __asm__("ldrd %0, %1, [%2], #8" : "=&r"(*first), "=&r"(*second), "+r"(*source));
 }
 
 /* floor(x * y / 2^32) + sum. */
@@ -74,17 +125,6 @@ DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     int32_t result;
     __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
-    return result;
-}
-
-/* Adds bytes 0 and 2 of x, or 1 and 3, to two int16. */
-DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sums, uint32_t x) {
-    return (uint32_t)__sxtab16((int16x2_t)sums, (int8x4_t)x);
-}
-
-DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sums, uint32_t x) {
-    uint32_t result;
-    __asm__("sxtab16 %0, %1, %2, ror #8" : "=r"(result) : "r"(sums), "r"(x));
     return result;
 }
 
@@ -126,6 +166,17 @@ DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
 
 #define disco_ssat8(x) ((int8_t)__builtin_arm_ssat((x), 8)) /* GCC's __ssat warns of its own conversion */
 
+/* x / 2^shift, rounded down, as the nearest int8: one instruction for a constant shift, 1..31. */
+DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+    int32_t result;
+    if (__builtin_constant_p(shift)) {
+        __asm__("ssat %0, #8, %1, asr %2" : "=r"(result) : "r"(x), "i"(shift));
+    } else {
+        __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x >> shift));
+    }
+    return result;
+}
+
 #else
 
 DISCO_VARIANT int32_t disco_smlad(uint32_t x, uint32_t y, int32_t sum) {
@@ -146,10 +197,6 @@ DISCO_VARIANT int32_t disco_smlatb(uint32_t x, uint32_t y, int32_t sum) {
     return disco_smlad(x >> 16, (uint16_t)y, sum);
 }
 
-DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
-    return (uint16_t)(x + y) | ((x >> 16) + (y >> 16)) << 16;
-}
-
 DISCO_VARIANT uint32_t disco_ssub16(uint32_t x, uint32_t y) {
     return (uint16_t)(x - y) | ((x >> 16) - (y >> 16)) << 16;
 }
@@ -162,6 +209,26 @@ DISCO_VARIANT uint32_t disco_sxtb16_high(uint32_t x) {
     return disco_sxtb16(x >> 8);
 }
 
+DISCO_VARIANT void disco_sxtb16_two(uint32_t **target, const uint32_t **source) {
+    for (int i = 0; i < 2; i++) {
+        const uint32_t word = disco_load_word((*source)++);
+        *(*target)++ = disco_sxtb16(word);
+        *(*target)++ = disco_sxtb16_high(word);
+    }
+}
+
+DISCO_VARIANT uint32_t disco_sadd16(uint32_t x, uint32_t y) {
+    return (uint16_t)(x + y) | ((x & UINT32_C(0xffff0000)) + (y & UINT32_C(0xffff0000)));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sum, uint32_t x) {
+    return disco_sadd16(sum, disco_sxtb16(x));
+}
+
+DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sum, uint32_t x) {
+    return disco_sadd16(sum, disco_sxtb16_high(x));
+}
+
 DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
 }
@@ -172,14 +239,6 @@ DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
 
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     return disco_smmulr(x, y) + sum;
-}
-
-DISCO_VARIANT uint32_t disco_sxtab16(uint32_t sums, uint32_t x) {
-    return disco_sadd16(sums, disco_sxtb16(x));
-}
-
-DISCO_VARIANT uint32_t disco_sxtab16_high(uint32_t sums, uint32_t x) {
-    return disco_sadd16(sums, disco_sxtb16_high(x));
 }
 
 DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
@@ -215,6 +274,19 @@ DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
 
 DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
     return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
+}
+
+DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
+    *target = (int8_t)value;
+}
+
+DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
+    *first = *(*source)++;
+    *second = *(*source)++;
+}
+
+DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
+    return disco_ssat8(x >> shift);
 }
 
 #endif
