@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 LINE_WIDTH = 120
 
 _RESERVED = frozenset(
@@ -86,18 +88,27 @@ def comment(text: str) -> str:
 
 
 def integer(value: int) -> str:
-    """A decimal literal of type int; the most negative int has no literal of its own."""
-    if not -(2**31) <= value < 2**31:
+    """A decimal literal of type int or unsigned int; the most negative int has no literal of its own."""
+    if not -(2**31) <= value < 2**32:
         raise ValueError(f"{value} is not a 32-bit integer")
+    if value >= 2**31:
+        return f"{value}u"
     return "(-2147483647 - 1)" if value == -(2**31) else str(value)
 
 
-def array_body(values: Iterable[int], indent: str = "    ") -> str:
-    """Comma-separated literals, wrapped to LINE_WIDTH."""
+def element(value: object) -> str:
+    """A literal, or the initialiser of a structure or an inner array given as a sequence."""
+    if isinstance(value, (tuple, list)):
+        return "{" + ", ".join(element(part) for part in value) + "}"
+    return integer(value) if isinstance(value, int) else element(np.asarray(value).tolist())
+
+
+def array_body(values: Iterable[object], indent: str = "    ") -> str:
+    """Comma-separated elements, wrapped to LINE_WIDTH."""
     lines: list[str] = []
     line = indent
     for value in values:
-        item = f"{integer(value)}, "
+        item = f"{element(value)}, "
         if len(line) + len(item.rstrip()) > LINE_WIDTH:
             lines.append(line.rstrip())
             line = indent

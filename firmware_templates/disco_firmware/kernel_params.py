@@ -15,6 +15,7 @@ from disco_firmware.quantisation import (
     ActivationRange,
     AddParameters,
     MeanParameters,
+    MulParameters,
     ReluParameters,
     Requantisation,
     SoftmaxParameters,
@@ -91,6 +92,13 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Mul:
+    """disco_mul_t."""
+
+    values: MulParameters
+
+
+@dataclass(frozen=True)
 class AveragePool2D:
     """disco_pool2d_t."""
 
@@ -160,6 +168,7 @@ KernelParams: TypeAlias = (
     | DepthwiseConv2D
     | FullyConnected
     | Add
+    | Mul
     | AveragePool2D
     | MaxPool2D
     | Mean

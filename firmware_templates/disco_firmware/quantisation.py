@@ -78,6 +78,17 @@ class AddParameters:
 
 
 @dataclass(frozen=True)
+class MulParameters:
+    """disco_mul_t."""
+
+    input1_zero_point: int
+    input2_zero_point: int
+    output_zero_point: int
+    multiplier: Multiplier
+    activation: ActivationRange
+
+
+@dataclass(frozen=True)
 class MeanParameters:
     """disco_mean_t."""
 
@@ -196,6 +207,26 @@ def add_parameters(
         input2=quantise_multiplier(input2[0] / twice_max),
         output=quantise_multiplier(output_real),
         left_shift=ADD_LEFT_SHIFT,
+        activation=activation_range(activation, output[0], output[1]),
+    )
+
+
+def mul_parameters(
+    input1: tuple[float, int],
+    input2: tuple[float, int],
+    output: tuple[float, int],
+    activation: str,
+) -> MulParameters:
+    """MUL of two int8 tensors, each given as (scale, zero point).
+
+    TFLite multiplies and divides the scales in float32.
+    """
+    ratio = np.float32(input1[0]) * np.float32(input2[0]) / np.float32(output[0])
+    return MulParameters(
+        input1_zero_point=input1[1],
+        input2_zero_point=input2[1],
+        output_zero_point=output[1],
+        multiplier=quantise_multiplier(float(ratio)),
         activation=activation_range(activation, output[0], output[1]),
     )
 

@@ -135,6 +135,12 @@ static void run_add(const case_t *c, uint16_t begin, uint16_t end) {
     disco_add_s8(&op, &c->inputs[0], &c->inputs[1], &c->output, begin, end);
 }
 
+static void run_mul(const case_t *c, uint16_t begin, uint16_t end) {
+    const int32_t *const p = c->params;
+    const disco_mul_t op = {p[0], p[1], p[2], p[3], (int8_t)p[4], p[5], p[6]};
+    disco_mul_s8(&op, &c->inputs[0], &c->inputs[1], &c->output, begin, end);
+}
+
 static void run_average_pool(const case_t *c, uint16_t begin, uint16_t end) {
     const disco_pool2d_t op = {window_of(c->params), c->params[8], c->params[9]};
     disco_average_pool2d_s8(&op, &c->inputs[0], &c->output, begin, end);
@@ -187,7 +193,7 @@ static void run_softmax(const case_t *c, uint16_t begin, uint16_t end) {
 /* In the order of KERNELS in tests/helpers/kernel_driver.py. */
 static void (*const runners[])(const case_t *, uint16_t, uint16_t) = {
     run_conv2d, run_depthwise,     run_fully_connected, run_add,     run_average_pool, run_max_pool, run_mean,
-    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_relu,         run_softmax,
+    run_pad,    run_copy_channels, run_select_channels, run_reshape, run_relu,         run_softmax,  run_mul,
 };
 
 int main(void) {

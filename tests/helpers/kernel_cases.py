@@ -131,7 +131,11 @@ def depthwise_conv2d_of(rng: Generator, shape: tuple[int, int, int, int], window
 def fully_connected_case(rng: Generator) -> Case:
     """FULLY_CONNECTED of one or several rows; several axes are kept for per-tensor weights only."""
     depth, out_channels = int(rng.integers(1, 70)), int(rng.integers(1, 20))
-    rows = int(rng.choice([1, 1, 3, 6]))
+    return fully_connected_of(rng, depth, out_channels, int(rng.choice([1, 1, 3, 6])))
+
+
+def fully_connected_of(rng: Generator, depth: int, out_channels: int, rows: int) -> Case:
+    """FULLY_CONNECTED of one geometry."""
     layer = random_layer(rng, random_weights(rng, (out_channels, depth)), 0, depth)
     keep = len(layer.filter.scales) == 1 and rng.random() < 0.4
     lead = (1, rows) if keep else (rows,)
@@ -187,6 +191,28 @@ def add_case(rng: Generator) -> Case:
         *(p.left_shift, p.activation.minimum, p.activation.maximum),
     )
     return finish_case(rng, "add", params, (), [planes(v) for v in data], planes(expected))
+
+
+def mul_case(rng: Generator) -> Case:
+    """MUL of two tensors of one shape, or of one with a single pixel."""
+    shape = random_shape(rng)
+    shapes = [shape, shape]
+    if rng.random() < 0.3:
+        shapes[int(rng.integers(2))] = (1, 1, 1, shape[3])
+    inputs = [random_activation(rng, each) for each in shapes]
+    size = inputs[0].scale * inputs[1].scale * 100 * float(np.exp(rng.uniform(-6, 3)))
+    output = Tensor(shape, (float32(size),), (random_zero_point(rng),))
+    activation = random_fused(rng)
+    values: dict[str, int | float] = {"FusedActivationFunction": activation_code(activation)}
+    data = [random_values(rng, each) for each in shapes]
+    expected = reference([*inputs, output], [Op("MUL", (0, 1), (2,), "MulOptions", values)], data)
+    p = q.mul_parameters(inputs[0].quantisation, inputs[1].quantisation, output.quantisation, activation)
+    params = (
+        *(p.input1_zero_point, p.input2_zero_point, p.output_zero_point),
+        *(p.multiplier.multiplier, p.multiplier.shift),
+        *(p.activation.minimum, p.activation.maximum),
+    )
+    return finish_case(rng, "mul", params, (), [planes(v) for v in data], planes(expected))
 
 
 def average_pool2d_case(rng: Generator) -> Case:
@@ -368,6 +394,7 @@ GENERATORS: dict[str, Callable[[Generator], Case]] = {
     "depthwise_conv2d": depthwise_conv2d_case,
     "fully_connected": fully_connected_case,
     "add": add_case,
+    "mul": mul_case,
     "average_pool2d": average_pool2d_case,
     "max_pool2d": max_pool2d_case,
     "mean": mean_case,

@@ -34,6 +34,7 @@ KERNELS = (
     "reshape",
     "relu",
     "softmax",
+    "mul",
 )
 """In the order of the driver's table."""
 _ABSENT = 0xFFFFFFFF

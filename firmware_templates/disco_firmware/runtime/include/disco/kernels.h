@@ -101,6 +101,17 @@ typedef struct {
 void disco_add_s8(const disco_add_t *op, const disco_input_t *in1, const disco_input_t *in2, const disco_output_t *out,
                   uint16_t row_begin, uint16_t row_end);
 
+/* MUL of two tensors of one shape, or of which one has a single pixel, that counts for all pixels of the other.
+ * TFLite: reference_integer_ops::Mul, BroadcastMul4DSlow. */
+typedef struct {
+    int32_t input1_zero_point, input2_zero_point, output_zero_point;
+    int32_t multiplier;
+    int8_t shift;
+    int32_t activation_min, activation_max;
+} disco_mul_t;
+void disco_mul_s8(const disco_mul_t *op, const disco_input_t *in1, const disco_input_t *in2, const disco_output_t *out,
+                  uint16_t row_begin, uint16_t row_end);
+
 /* AVERAGE_POOL_2D (halves away from zero) and MAX_POOL_2D; every window covers at least one input pixel.
  * TFLite: reference_integer_ops::AveragePool, MaxPool. */
 typedef struct {

@@ -11,6 +11,18 @@
 /* Variants are inlined into the generated code, whose constant arguments specialise them. */
 #define DISCO_VARIANT static inline __attribute__((always_inline))
 
+/* Before a loop whose body needs all registers, so that it had better not be unrolled; before one with a short body. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define DISCO_ROLLED     _Pragma("GCC unroll 1")
+#define DISCO_UNROLLED_4 _Pragma("GCC unroll 4")
+#else
+#define DISCO_ROLLED
+#define DISCO_UNROLLED_4
+#endif
+
+/* Makes the compiler forget where a value comes from. */
+#define DISCO_HIDE(value) __asm__("" : "+r"(value))
+
 /* Four bytes, two int16 or one int32 from any address: LDR on cores that load unaligned words. */
 DISCO_VARIANT uint32_t disco_load_word(const void *source) {
     uint32_t word;
@@ -33,7 +45,10 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 #if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
 
-#define disco_smlad(x, y, sum) __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
+#define disco_smlad(x, y, sum)  __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
+#define disco_smlabb(x, y, sum) __smlabb((int32_t)(x), (int32_t)(y), (sum))
+#define disco_smlabt(x, y, sum) __smlabt((int32_t)(x), (int32_t)(y), (sum))
+#define disco_smlatb(x, y, sum) __smlatb((int32_t)(x), (int32_t)(y), (sum))
 
 /* Bytes 0 and 2 of x, as two int16. */
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -105,25 +120,57 @@ DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_
     __asm__("ldrd %0, %1, [%2], #8" : "=&r"(*first), "=&r"(*second), "+r"(*source));
 }
 
-/* sum + round(x * y / 2^32), halves up. */
-DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
-    int32_t result;
-    __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
-    return result;
-}
-
-/* sum + x * y / 2^32, rounded down. */
+/* floor(x * y / 2^32) + sum. */
 DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
     int32_t result;
     __asm__("smmla %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
     return result;
 }
 
-DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
+/* disco_smmulr(x, y) + sum. */
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     int32_t result;
-    __asm__("ssat %0, #8, %1" : "=r"(result) : "r"(x));
-    return (int8_t)result;
+    __asm__("smmlar %0, %1, %2, %3" : "=r"(result) : "r"(x), "r"(y), "r"(sum));
+    return result;
 }
+
+/* The low halves of x and y, x below; the high halves of x and y, x below. */
+DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(result) : "r"(x), "r"(y));
+    return result;
+}
+
+DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
+    uint32_t result;
+    __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(result) : "r"(y), "r"(x));
+    return result;
+}
+
+/* Two neighbouring words at an address that is a multiple of 4. */
+typedef uint64_t __attribute__((may_alias, aligned(4))) disco_pair_t;
+
+DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
+    __asm__("ldrd %0, %1, %2" : "=r"(*first), "=r"(*second) : "m"(*(const disco_pair_t *)source));
+}
+
+DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
+    __asm__("strd %1, %2, %0" : "=m"(*(disco_pair_t *)target) : "r"(first), "r"(second));
+}
+
+/* The larger of each of four int8. */
+DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
+    (void)__ssub8((int8x4_t)x, (int8x4_t)y);
+    return (uint32_t)__sel((uint8x4_t)x, (uint8x4_t)y);
+}
+
+/* The smaller one. */
+DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
+    (void)__ssub8((int8x4_t)x, (int8x4_t)y);
+    return (uint32_t)__sel((uint8x4_t)y, (uint8x4_t)x);
+}
+
+#define disco_ssat8(x) ((int8_t)__builtin_arm_ssat((x), 8)) /* GCC's __ssat warns of its own conversion */
 
 /* x / 2^shift, rounded down, as the nearest int8: one instruction for a constant shift, 1..31. */
 DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
@@ -142,6 +189,18 @@ DISCO_VARIANT int32_t disco_smlad(uint32_t x, uint32_t y, int32_t sum) {
     const int32_t low = (int16_t)x * (int16_t)y;
     const int32_t high = (int16_t)(x >> 16) * (int16_t)(y >> 16);
     return (int32_t)((uint32_t)sum + (uint32_t)low + (uint32_t)high);
+}
+
+DISCO_VARIANT int32_t disco_smlabb(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad((uint16_t)x, (uint16_t)y, sum);
+}
+
+DISCO_VARIANT int32_t disco_smlabt(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad((uint16_t)x, y >> 16, sum);
+}
+
+DISCO_VARIANT int32_t disco_smlatb(uint32_t x, uint32_t y, int32_t sum) {
+    return disco_smlad(x >> 16, (uint16_t)y, sum);
 }
 
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -180,6 +239,49 @@ DISCO_VARIANT int32_t disco_smmulr(int32_t x, int32_t y) {
     return (int32_t)(((int64_t)x * y + INT64_C(0x80000000)) >> 32);
 }
 
+DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
+    return (int32_t)(((int64_t)x * y) >> 32) + sum;
+}
+
+DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
+    return disco_smmulr(x, y) + sum;
+}
+
+DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
+    return (uint16_t)x | y << 16;
+}
+
+DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
+    return x >> 16 | (y & UINT32_C(0xFFFF0000));
+}
+
+DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
+    *first = disco_load_word(source);
+    *second = disco_load_word((const uint8_t *)source + 4);
+}
+
+DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
+    disco_store_word(target, first);
+    disco_store_word((uint8_t *)target + 4, second);
+}
+
+DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
+    uint32_t result = 0;
+    for (int shift = 0; shift < 32; shift += 8) {
+        const int8_t a = (int8_t)(x >> shift), b = (int8_t)(y >> shift);
+        result |= (uint32_t)(uint8_t)(a > b ? a : b) << shift;
+    }
+    return result;
+}
+
+DISCO_VARIANT uint32_t disco_min_s8x4(uint32_t x, uint32_t y) {
+    return ~disco_max_s8x4(~x, ~y);
+}
+
+DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
+    return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
+}
+
 DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
     *target = (int8_t)value;
 }
@@ -187,18 +289,6 @@ DISCO_VARIANT void disco_store_byte(int8_t *target, int32_t value) {
 DISCO_VARIANT void disco_load_two(const int32_t **source, int32_t *first, int32_t *second) {
     *first = *(*source)++;
     *second = *(*source)++;
-}
-
-DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
-    return sum + disco_smmulr(x, y);
-}
-
-DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
-    return sum + (int32_t)(((int64_t)x * y) >> 32);
-}
-
-DISCO_VARIANT int8_t disco_ssat8(int32_t x) {
-    return (int8_t)(x < -128 ? -128 : x > 127 ? 127 : x);
 }
 
 DISCO_VARIANT int32_t disco_ssat8_shifted(int32_t x, int32_t shift) {
