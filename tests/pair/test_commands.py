@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -40,8 +42,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def mark() -> str:
-    return uuid.uuid4().hex
+def mark() -> Iterator[str]:
+    """Marks processes; those that a failed test leaves behind are ended after it."""
+    mark = uuid.uuid4().hex
+    yield mark
+    for pid in _marked_pids(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _command(command: str, *arguments: object) -> list[str]:
@@ -98,8 +105,19 @@ def _wait_for_listeners(port: int, path: Path) -> None:
 def _run_marked(bundle: Path, mark: str, *arguments: object) -> subprocess.Popen[str]:
     command = _command("run", bundle, *arguments)
     return subprocess.Popen(
-        command, env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, MARK: mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_take_signals,  # noqa: PLW1509 - nothing but system calls
     )
+
+
+def _take_signals() -> None:
+    """As from a terminal: where the tests run in the background, SIGINT is ignored, and children inherit that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _wait_for(mark: str, name: str, count: int) -> None:
