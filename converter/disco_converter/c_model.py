@@ -12,6 +12,7 @@ from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
+from disco_converter.streaming import last_op_of_send
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 
@@ -233,8 +234,7 @@ class _Lowering:
             {
                 "exchange": exchange,
                 "tensor": self._index(tensor),
-                # The last op that may still see these bytes: after it the buffer may be written over.
-                "last_op": max(0, self._plan.placements[tensor].reused_from - 1),
+                "last_op": last_op_of_send(self._plan, tensor),
                 "peer": receiver,
                 "channel_count": len(channels),
                 "channels": name,
