@@ -123,7 +123,8 @@ class _Lowering:
 
     def source(self, target: str, provenance: Provenance) -> ModelSource:
         links = self._links()
-        ops = tuple(self._op(op, kernel) for op, kernel in self._program)
+        joined = self._program.joined
+        ops = tuple(self._op(op, kernel, place in joined) for place, (op, kernel) in enumerate(self._program))
         node = self._slice.node
         sent = accounting.bytes_between(self._partition)
         return ModelSource(
@@ -179,7 +180,7 @@ class _Lowering:
         }
         return CTensor(comment(text), initialiser(fields))
 
-    def _op(self, lowered: LoweredOp, chosen: Kernel) -> COp:
+    def _op(self, lowered: LoweredOp, chosen: Kernel, joined: bool) -> COp:
         op = lowered.op
         offsets = tuple(self._plan.placements[o.buffer].offset for o in op.operands)
         scratch = self._plan.scratch.get(op.name)
@@ -202,6 +203,7 @@ class _Lowering:
             "params": kernel.params,
             "run": kernel.run,
             "row_step": kernel.row_step,
+            "joined": int(joined),
         }
         return COp(comment(text), name, operands, initialiser(fields))
 

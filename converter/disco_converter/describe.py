@@ -7,10 +7,8 @@ from importlib.metadata import version
 
 from disco_converter import accounting, streaming
 from disco_converter.firmware import NodeFirmware, Origin
-from disco_converter.kernel_choice import Kernel
-from disco_converter.lowering import LoweredOp
 from disco_converter.memory import buffer_bytes
-from disco_converter.partition import NodeSlice, Partition
+from disco_converter.partition import Partition
 from disco_firmware import manifest as m
 
 
@@ -75,10 +73,11 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
         for sender, receiver in sorted(exchange.routes)
         if sender == slice_.node
     )
+    steps = streaming.row_steps(cut, slice_, node.program)
     return m.NodeProgram(
         node=slice_.node,
         target=node.board.name,
-        ops=tuple(_node_op(cut, slice_, lowered, kernel) for lowered, kernel in node.program),
+        ops=tuple(_node_op(cut, node, place, step) for place, step in enumerate(steps)),
         sends=sends,
         receives=streaming.receives(cut, slice_),
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
@@ -87,9 +86,9 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
     )
 
 
-def _node_op(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, kernel: Kernel) -> m.NodeOp:
+def _node_op(cut: Partition, node: NodeFirmware, place: int, step: int) -> m.NodeOp:
+    slice_, lowered, kernel = node.slice_, node.program.ops[place], node.program.kernels[place]
     op = lowered.op
-    step = streaming.row_step(cut, slice_, lowered, kernel)
     buffer = slice_.buffers[op.output]
     shape = cut.graph.tensors[buffer.tensor].shape
     return m.NodeOp(
@@ -108,5 +107,6 @@ def _node_op(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, kernel: Kern
         scratch_bytes=kernel.scratch_bytes,
         instructions_predicted=kernel.instructions,
         row_step=step,
+        joined=place in node.program.joined,
         waits=streaming.halo_waits(cut, slice_, lowered, step),
     )

@@ -2,28 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from disco_converter import accounting
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
+from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Operand, Partition
 from disco_firmware import kernel_params as k
 from disco_firmware.manifest import HaloWait, NodeReceive
 
+_ROW_BY_ROW = (k.Add, k.Concatenation, k.SelectChannels, k.Relu)
+"""An output row of these needs the same row of each input, and no other."""
 
-def row_step(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, kernel: Kernel) -> int:
-    """Output rows computed between two looks at the links: the kernel's where rows come or go, else all of them."""
-    output = slice_.buffers[lowered.op.output].tensor
-    sends = any(
-        sender == slice_.node
-        for exchange in cut.exchanges
-        if exchange.tensor == output
-        for sender, _ in exchange.routes
-    )
-    receives = any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
-    height = lowered.layer.output.height
-    if not (sends or receives) or isinstance(lowered.layer.params, k.Reshape):
-        return height
-    return min(kernel.row_step, height)
+
+def joined_ops(
+    cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp], kernels: Sequence[Kernel]
+) -> frozenset[int]:
+    """The ops whose rows are computed right after the same rows of the op before: so their rows leave earlier.
+
+    They send what they compute, read what the op before has computed, and no halo for which they would have to wait.
+    """
+    joined: set[int] = set()
+    first = 0
+    for place, (lowered, kernel) in enumerate(zip(ops, kernels, strict=True)):
+        before = ops[place - 1]
+        if (
+            place > 0
+            and isinstance(lowered.layer.params, _ROW_BY_ROW)
+            and not isinstance(before.layer.params, k.Reshape)
+            and lowered.layer.output.height == before.layer.output.height > 1
+            and before.op.output in {operand.buffer for operand in lowered.op.operands}
+            and not any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
+            and _is_sent(cut, slice_, lowered)
+            and kernels[first].row_step % kernel.row_step == 0
+        ):
+            joined.add(place)
+        else:
+            first = place
+    return frozenset(joined)
+
+
+def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[int, ...]:
+    """For each op, the output rows that are computed between two looks at the links: the kernel's where rows come or
+    go, else all of them.
+    """
+    steps: list[int] = []
+    for first, end in program.together():
+        lowered = program.ops[first]
+        height = lowered.layer.output.height
+        streams = any(
+            _is_sent(cut, slice_, one) or any(_reads_halo(slice_, operand) for operand in one.op.operands)
+            for one in program.ops[first:end]
+        )
+        if streams and not isinstance(lowered.layer.params, k.Reshape):
+            height = min(program.kernels[first].row_step, height)
+        steps += [height] * (end - first)
+    return tuple(steps)
 
 
 def halo_waits(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, step: int) -> tuple[HaloWait, ...]:
@@ -71,3 +107,7 @@ def last_op_of_send(plan: MemoryPlan, tensor: str) -> int:
 
 def _reads_halo(slice_: NodeSlice, operand: Operand) -> bool:
     return len(operand.channels) > len(slice_.buffers[operand.buffer].own)
+
+
+def _is_sent(cut: Partition, slice_: NodeSlice, lowered: LoweredOp) -> bool:
+    return accounting.sent_channels(cut, slice_, lowered.op) > 0

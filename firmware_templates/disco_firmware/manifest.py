@@ -120,6 +120,8 @@ class NodeOp:
     """By the kernel's cost formula, for one inference."""
     row_step: int
     """Output rows computed between two looks at the links: a step."""
+    joined: bool
+    """Each of its steps is computed right after the same step of the op before."""
     waits: tuple[HaloWait, ...]
 
 

@@ -152,7 +152,7 @@ def _assumptions(result: RunResult, model: ProjectionModel) -> tuple[str, ...]:
         counted = f"{node.unit} counted" if node.unit != "cycles-estimate" else "cycles estimated"
         rate = f" x {board.cycles_per_instruction:g} cycles" if node.unit == "instructions" else ""
         texts.append(
-            f"node {node.node}: {counted}{rate} at {board.clock_hz / 1e6:g} MHz; {board.cycles_per_step:g} cycles for "
+            f"node {node.node}: {counted}{rate} at {board.clock_hz / 1e6:g} MHz; {board.cycles_per_look:g} cycles for "
             f"each look at the links, {board.cycles_per_link_byte:g} for each byte of a frame sent or received"
         )
     return (

@@ -3,7 +3,7 @@
 [[node]]                       # one for all nodes, or one each in their order
 clock_hz = 168_000_000
 cycles_per_instruction = 1.5   # where the run counts instructions; not used where it counts cycles
-cycles_per_step = 1000         # a look at the links between two steps of rows
+cycles_per_look = 1000         # a look at the links, before an op and after each step of rows
 cycles_per_link_byte = 40      # of a frame sent or received: packing, COBS, CRC-32
 
 [[link]]                       # one for all pairs, or one each with e.g. between = [0, 1]
@@ -39,7 +39,7 @@ _DUPLEX = ("full", "half")
 _LIMITS: dict[str, tuple[float, float]] = {
     "clock_hz": (1e4, 1e11),
     "cycles_per_instruction": (0.05, 100.0),
-    "cycles_per_step": (0.0, 1e7),
+    "cycles_per_look": (0.0, 1e7),
     "cycles_per_link_byte": (0.0, 1e5),
     "baud": (300.0, 1e9),
     "bits_per_second": (300.0, 1e12),
@@ -47,7 +47,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "frame_us": (0.0, 1e7),
 }
 """Between these a value is taken for one of its unit: a clock of 168 is in MHz and refused."""
-_NODE_KEYS = {"clock_hz", "cycles_per_instruction", "cycles_per_step", "cycles_per_link_byte"}
+_NODE_KEYS = {"clock_hz", "cycles_per_instruction", "cycles_per_look", "cycles_per_link_byte"}
 _LINK_KEYS = {"between", "baud", "bits_per_second", "latency_us", "frame_us", "duplex"}
 
 
@@ -58,7 +58,7 @@ class NodeModel:
     clock_hz: float
     cycles_per_instruction: float | None
     """None: only runs that count cycles can be projected."""
-    cycles_per_step: float
+    cycles_per_look: float
     cycles_per_link_byte: float
 
 
@@ -134,7 +134,7 @@ def _node(table: dict[str, Any], where: str) -> NodeModel:
     return NodeModel(
         clock_hz=_number(table, "clock_hz", where),
         cycles_per_instruction=_number(table, key, where) if key in table else None,
-        cycles_per_step=_number(table, "cycles_per_step", where),
+        cycles_per_look=_number(table, "cycles_per_look", where),
         cycles_per_link_byte=_number(table, "cycles_per_link_byte", where),
     )
 

@@ -42,7 +42,7 @@ class GraphBuilder:
         self.protocol_s = [0.0] * self.manifest.nodes
         programs = self.manifest.programs
         self._sends = [(program.node, send) for program in programs for send in program.sends]
-        self._first_task = [_first_tasks(program.ops) for program in programs]
+        self._schedules = [Schedule(program.ops) for program in programs]
 
     def graph(self) -> Graph:
         """The whole run."""
@@ -53,52 +53,48 @@ class GraphBuilder:
     def _stream(self, sender: int, send: NodeSend) -> Stream:
         receives = self.manifest.programs[send.receiver].receives
         open_op = next(r.open_op for r in receives if (r.exchange, r.sender) == (send.exchange, sender))
-        steps = self._steps_of(sender, send.tensor)
-        row = send.bytes // self._height(send.tensor)
-        parts = tuple(Part(rows * row, task) for task, rows in steps)
-        return Stream(
-            f"exchange {send.exchange}", sender, send.receiver, parts, self._first_task[send.receiver][open_op]
-        )
+        parts = tuple(Part(size, task) for task, size in self._parts(sender, send))
+        opened_by = self._schedules[send.receiver].first_task(open_op)
+        return Stream(f"exchange {send.exchange}", sender, send.receiver, parts, opened_by)
 
-    def _height(self, tensor: str) -> int:
-        return _height(self.manifest.tensor(tensor).shape)
-
-    def _steps_of(self, node: int, tensor: str) -> list[tuple[int, int]]:
-        """(task, rows that are final after it) of the op that makes `tensor`."""
+    def _parts(self, node: int, send: NodeSend) -> list[tuple[int, int]]:
+        """(task, bytes that are final after it) of the op that makes the sent tensor."""
+        row = send.bytes // _height(self.manifest.tensor(send.tensor).shape)
         for place, op in enumerate(self.manifest.programs[node].ops):
-            if op.output == tensor and op.kind != "SELECT_CHANNELS":
-                first = self._first_task[node][place]
-                return [(first + step, rows) for step, rows in enumerate(_steps(op))]
-        raise KeyError(tensor)
+            if op.output == send.tensor and op.kind != "SELECT_CHANNELS":
+                return [(task, rows * row) for task, rows in self._schedules[node].tasks_of(place)]
+        raise KeyError(send.tensor)
 
     def _tasks(self, node: int) -> tuple[Task, ...]:
-        program, counts = self.manifest.programs[node], self.result.nodes[node]
-        sent = self._sent_after(node)
-        handed_over = defaultdict(list)
-        for index, (sender, send) in enumerate(self._sends):
-            if sender == node:
-                handed_over[send.last_op + 1].append(index)
-        tasks: list[Task] = []
+        program, schedule, board = self.manifest.programs[node], self._schedules[node], self.model.nodes[node]
+        link_bytes = self._sent_after(node)
         seen: dict[int, int] = defaultdict(int)
-        for place, (op, count) in enumerate(zip(program.ops, counts.ops, strict=True)):
-            steps = _steps(op)
-            seconds = _seconds(count.compute.median, counts, self.model.nodes[node])
-            for step, rows in enumerate(steps):
-                needs = self._needs(node, op, step)
-                wire = sent[len(tasks)] + sum(need.bytes - seen[need.stream] for need in needs)
-                seen.update({need.stream: need.bytes for need in needs})
-                overhead = self._protocol(node, wire)
-                waits = tuple(handed_over[place]) if step == 0 else ()
-                tasks.append(Task(op.name, seconds * rows / sum(steps) + overhead, needs, waits))
-        rest = tuple(handed_over[len(program.ops)])
-        received = [i for i, (_, send) in enumerate(self._sends) if send.receiver == node]
-        tasks.append(Task(END, 0.0, tuple(Arrival(i, self._sends[i][1].bytes) for i in received), rest))
-        return tuple(tasks)
+        tasks: list[Task] = []
+        for step in schedule.steps:
+            op, counts = program.ops[step.op], self.result.nodes[node]
+            seconds = _seconds(counts.ops[step.op].compute.median, counts, board)
+            needs = self._needs(node, op, step.number)
+            received = sum(need.bytes - seen[need.stream] for need in needs)
+            seen.update({need.stream: need.bytes for need in needs})
+            seconds = seconds * step.rows / _height(op.output_shape) + self._protocol(
+                node, step, link_bytes[len(tasks)] + received
+            )
+            tasks.append(Task(op.name, seconds, needs, self._handed_over(node, len(tasks))))
+        received_streams = [index for index, (_, send) in enumerate(self._sends) if send.receiver == node]
+        needs = tuple(Arrival(index, self._sends[index][1].bytes) for index in received_streams)
+        return (*tasks, Task(END, 0.0, needs, self._handed_over(node, len(tasks))))
+
+    def _handed_over(self, node: int, task: int) -> tuple[int, ...]:
+        return tuple(
+            index
+            for index, (sender, send) in enumerate(self._sends)
+            if sender == node and self._schedules[node].task_after(send.last_op) == task
+        )
 
     def _needs(self, node: int, op: NodeOp, step: int) -> tuple[Arrival, ...]:
         rows = {wait.exchange: wait.rows[step] for wait in op.waits}
         return tuple(
-            Arrival(index, rows[send.exchange] * send.bytes // self._height(send.tensor))
+            Arrival(index, rows[send.exchange] * send.bytes // _height(self.manifest.tensor(send.tensor).shape))
             for index, (_, send) in enumerate(self._sends)
             if send.receiver == node and send.exchange in rows
         )
@@ -108,37 +104,68 @@ class GraphBuilder:
         sent: dict[int, int] = defaultdict(int)
         for sender, send in self._sends:
             if sender == node:
-                for task, rows in self._steps_of(node, send.tensor):
-                    sent[task] += rows * send.bytes // self._height(send.tensor)
+                for task, size in self._parts(node, send):
+                    sent[task] += size
         return sent
 
-    def _protocol(self, node: int, data_bytes: int) -> float:
-        """Seconds of a look at the links, and of the frames that its step sends and needs, as if all were full."""
+    def _protocol(self, node: int, step: Step, data_bytes: int) -> float:
+        """Seconds of the looks at the links, and of the frames that the step sends and needs, as if all were full."""
         board = self.model.nodes[node]
         wire = data_bytes * (1 + PROTOCOL.overhead_bytes / PROTOCOL.data_bytes)
-        seconds = 0.0
-        if self.manifest.nodes > 1:
-            seconds = (board.cycles_per_step + board.cycles_per_link_byte * wire) / board.clock_hz
+        seconds = (board.cycles_per_look * step.looks + board.cycles_per_link_byte * wire) / board.clock_hz
         self.protocol_s[node] += seconds
         return seconds
 
 
+@dataclass(frozen=True)
+class Step:
+    """Rows of one op that a node computes at once."""
+
+    op: int
+    number: int
+    """In the op."""
+    rows: int
+    looks: int
+    """At the links: one before an op's first step, one after every step; ops that are computed together share them."""
+
+
+class Schedule:
+    """In which order a node computes its steps: executor.c."""
+
+    def __init__(self, ops: tuple[NodeOp, ...]) -> None:
+        firsts = [place for place, op in enumerate(ops) if not op.joined]
+        self._together = list(zip(firsts, [*firsts[1:], len(ops)], strict=True))
+        self.steps = tuple(
+            Step(
+                place,
+                number,
+                min(ops[first].row_step, height - row),
+                (place == end - 1) + (place == first and row == 0),
+            )
+            for first, end in self._together
+            for height in [_height(ops[first].output_shape)]
+            for number, row in enumerate(range(0, height, ops[first].row_step))
+            for place in range(first, end)
+        )
+
+    def tasks_of(self, op: int) -> list[tuple[int, int]]:
+        """(task, rows) of each of its steps."""
+        return [(task, step.rows) for task, step in enumerate(self.steps) if step.op == op]
+
+    def first_task(self, op: int) -> int:
+        """With which the op begins, or the first of those that are computed together with it."""
+        return self.tasks_of(self._ends(op)[0])[0][0]
+
+    def task_after(self, op: int) -> int:
+        """The first after its last, and after those that are computed together with it."""
+        return self.tasks_of(self._ends(op)[1] - 1)[-1][0] + 1
+
+    def _ends(self, op: int) -> tuple[int, int]:
+        return next((first, end) for first, end in self._together if first <= op < end)
+
+
 def _height(shape: tuple[int, ...]) -> int:
     return shape[1] if len(shape) > 2 else 1
-
-
-def _steps(op: NodeOp) -> list[int]:
-    """The rows of each step."""
-    height = _height(op.output_shape)
-    return [min(op.row_step, height - first) for first in range(0, height, op.row_step)]
-
-
-def _first_tasks(ops: tuple[NodeOp, ...]) -> list[int]:
-    """The first task of each op, and behind them that of the end."""
-    first = [0]
-    for op in ops:
-        first.append(first[-1] + len(_steps(op)))
-    return first
 
 
 def _seconds(count: float, node: NodeResult, board: NodeModel) -> float:

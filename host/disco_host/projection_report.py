@@ -87,7 +87,7 @@ def add_projection(trace: dict[str, Any], nodes: int, projected: Projected) -> N
     events = trace["traceEvents"]
     first = 1 + max((event["pid"] for event in events), default=0)
     names = [f"projected: node {node}" for node in range(nodes)]
-    tracks = {(node,): first + node for node in range(nodes)}
+    tracks: dict[tuple[int, ...], int] = {(node,): first + node for node in range(nodes)}
     for frame in projected.replay.frames:
         if frame.nodes not in tracks:
             tracks[frame.nodes] = first + len(tracks)

@@ -70,6 +70,7 @@ def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs:
         scratch_bytes=0,
         instructions_predicted=100,
         row_step=2,
+        joined=False,
         waits=(),
     )
 
