@@ -79,7 +79,7 @@ class GraphBuilder:
             seconds = seconds * step.rows / _height(op.output_shape) + self._protocol(
                 node, step, link_bytes[len(tasks)] + received
             )
-            tasks.append(Task(op.name, seconds, needs, self._handed_over(node, len(tasks))))
+            tasks.append(Task(schedule.label(step.op), seconds, needs, self._handed_over(node, len(tasks))))
         received_streams = [index for index, (_, send) in enumerate(self._sends) if send.receiver == node]
         needs = tuple(Arrival(index, self._sends[index][1].bytes) for index in received_streams)
         return (*tasks, Task(END, 0.0, needs, self._handed_over(node, len(tasks))))
@@ -134,6 +134,7 @@ class Schedule:
 
     def __init__(self, ops: tuple[NodeOp, ...]) -> None:
         firsts = [place for place, op in enumerate(ops) if not op.joined]
+        self._ops = ops
         self._together = list(zip(firsts, [*firsts[1:], len(ops)], strict=True))
         self.steps = tuple(
             Step(
@@ -159,6 +160,10 @@ class Schedule:
     def task_after(self, op: int) -> int:
         """The first after its last, and after those that are computed together with it."""
         return self.tasks_of(self._ends(op)[1] - 1)[-1][0] + 1
+
+    def label(self, op: int) -> str:
+        """Its name, and those of the ops that are computed together with it."""
+        return " + ".join(one.name for one in self._ops[slice(*self._ends(op))])
 
     def _ends(self, op: int) -> tuple[int, int]:
         return next((first, end) for first, end in self._together if first <= op < end)

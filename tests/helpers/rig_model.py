@@ -117,9 +117,8 @@ class ModelSource:
                 lines.append(f"static const {c_type} params{index}[] = {{{value}}};")
                 pointer = f"params{index}"
             kind = kind if kind.isdigit() else f"DISCO_OP_{kind}"
-            rows.append(
-                f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}, NULL, 0, {int(index in self.joined)}}},"
-            )
+            values = f"{len(inputs)}, {output}, {pointer}, NULL, 0, {int(index in self.joined)}"
+            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {values}}},")
         return [*lines, "static const disco_op_t ops[] = {", *rows, "};"]
 
     def _routes(self) -> list[str]:
