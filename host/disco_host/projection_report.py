@@ -68,7 +68,9 @@ def _path(projection: Projection) -> Table:
     steps = projection.critical_path
     longest = set(sorted(steps, key=lambda step: step.start_ms - step.end_ms)[:SHOWN_STEPS])
     shown = [step for step in steps if step in longest]
-    title = "Critical path, projected" + (f": the {len(shown)} longest of {len(steps)} steps" if longest else "")
+    title = "Critical path, projected"
+    if len(shown) < len(steps):
+        title += f": the {len(shown)} longest of {len(steps)} steps"
     table = _table(title, "what", "where", "from ms", "to ms", "ms")
     for step in shown:
         duration = step.end_ms - step.start_ms
