@@ -3,7 +3,7 @@
 [[node]]                       # one for all nodes, or one each in their order
 clock_hz = 168_000_000
 cycles_per_instruction = 1.5   # where the run counts instructions; not used where it counts cycles
-cycles_per_look = 1000         # a look at the links, before an op and after each step of rows
+cycles_per_look = 800          # a look at the links, before an op and after each step of rows
 cycles_per_link_byte = 40      # of a frame sent or received: packing, COBS, CRC-32
 
 [[link]]                       # one for all pairs, or one each with e.g. between = [0, 1]

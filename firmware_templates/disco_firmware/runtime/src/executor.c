@@ -116,8 +116,7 @@ static void compute_rows(const disco_executor_t *executor, const disco_op_t *op,
 /* Non-blocking work on the links after a computation. */
 static disco_status_t serve_links(disco_executor_t *executor) {
     const uint64_t before = disco_port_ticks();
-    disco_exchange_resume(executor);
-    const disco_status_t status = disco_exchange_pump(executor);
+    const disco_status_t status = disco_exchange_serve(executor);
     executor->model->op_records[executor->op].send += disco_port_ticks() - before;
     return status;
 }
