@@ -12,6 +12,7 @@ from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
+from disco_converter.streaming import last_op_of_send
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 
@@ -122,7 +123,8 @@ class _Lowering:
 
     def source(self, target: str, provenance: Provenance) -> ModelSource:
         links = self._links()
-        ops = tuple(self._op(op, kernel) for op, kernel in self._program)
+        joined = self._program.joined
+        ops = tuple(self._op(op, kernel, place in joined) for place, (op, kernel) in enumerate(self._program))
         node = self._slice.node
         sent = accounting.bytes_between(self._partition)
         return ModelSource(
@@ -178,7 +180,7 @@ class _Lowering:
         }
         return CTensor(comment(text), initialiser(fields))
 
-    def _op(self, lowered: LoweredOp, chosen: Kernel) -> COp:
+    def _op(self, lowered: LoweredOp, chosen: Kernel, joined: bool) -> COp:
         op = lowered.op
         offsets = tuple(self._plan.placements[o.buffer].offset for o in op.operands)
         scratch = self._plan.scratch.get(op.name)
@@ -201,6 +203,7 @@ class _Lowering:
             "params": kernel.params,
             "run": kernel.run,
             "row_step": kernel.row_step,
+            "joined": int(joined),
         }
         return COp(comment(text), name, operands, initialiser(fields))
 
@@ -233,8 +236,7 @@ class _Lowering:
             {
                 "exchange": exchange,
                 "tensor": self._index(tensor),
-                # The last op that may still see these bytes: after it the buffer may be written over.
-                "last_op": max(0, self._plan.placements[tensor].reused_from - 1),
+                "last_op": last_op_of_send(self._plan, tensor),
                 "peer": receiver,
                 "channel_count": len(channels),
                 "channels": name,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 from importlib.metadata import version
 
-from disco_converter import accounting
+from disco_converter import accounting, streaming
 from disco_converter.firmware import NodeFirmware, Origin
-from disco_converter.kernel_choice import Kernel
 from disco_converter.memory import buffer_bytes
-from disco_converter.partition import NodeSlice, Partition, SlicedOp
+from disco_converter.partition import Partition
 from disco_firmware import manifest as m
 
 
@@ -64,24 +63,32 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
     slice_ = node.slice_
     sends = tuple(
         m.NodeSend(
-            exchange.index, exchange.tensor, receiver, accounting.route_bytes(cut.graph, exchange, sender, receiver)
+            exchange.index,
+            exchange.tensor,
+            receiver,
+            accounting.route_bytes(cut.graph, exchange, sender, receiver),
+            streaming.last_op_of_send(node.plan, exchange.tensor),
         )
         for exchange in cut.exchanges
         for sender, receiver in sorted(exchange.routes)
         if sender == slice_.node
     )
+    steps = streaming.row_steps(cut, slice_, node.program)
     return m.NodeProgram(
         node=slice_.node,
         target=node.board.name,
-        ops=tuple(_node_op(cut, slice_, lowered.op, kernel) for lowered, kernel in node.program),
+        ops=tuple(_node_op(cut, node, place, step) for place, step in enumerate(steps)),
         sends=sends,
+        receives=streaming.receives(cut, slice_),
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
         arena_bytes=node.plan.arena_bytes,
         constant_bytes=node.source.constant_bytes,
     )
 
 
-def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp, kernel: Kernel) -> m.NodeOp:
+def _node_op(cut: Partition, node: NodeFirmware, place: int, step: int) -> m.NodeOp:
+    slice_, lowered, kernel = node.slice_, node.program.ops[place], node.program.kernels[place]
+    op = lowered.op
     buffer = slice_.buffers[op.output]
     shape = cut.graph.tensors[buffer.tensor].shape
     return m.NodeOp(
@@ -99,4 +106,7 @@ def _node_op(cut: Partition, slice_: NodeSlice, op: SlicedOp, kernel: Kernel) ->
         constant_bytes=kernel.constants.bytes,
         scratch_bytes=kernel.scratch_bytes,
         instructions_predicted=kernel.instructions,
+        row_step=step,
+        joined=place in node.program.joined,
+        waits=streaming.halo_waits(cut, slice_, lowered, step),
     )

@@ -19,6 +19,7 @@ from disco_converter.firmware import NodeFirmware, Origin, firmware_of
 from disco_converter.fit import check_flash, check_ram
 from disco_converter.kernel_choice import OPTIMIZE
 from disco_converter.onnx_model import check_input, load_onnx
+from disco_converter.order import partition_in_order
 from disco_converter.partition import partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
@@ -98,7 +99,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         origin = _int8_model(config, progress)
         graph = read_tflite(origin.content, origin.name)
         try_out(origin.content, origin.name)
-        cut = partition(graph, config.nodes)
+        cut = partition_in_order(graph, config.nodes)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
         inputs = _proof_inputs(config, graph.tensors[graph.input])

@@ -15,6 +15,7 @@ from disco_converter.lowering import lower
 from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
+from disco_converter.streaming import joined_ops
 from disco_firmware.manifest import SCHEMA_VERSION
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 from disco_targets.board import Board
@@ -60,8 +61,9 @@ def firmware_of(cut: Partition, boards: Sequence[Board], optimize: str, origin: 
 
 def _node(cut: Partition, slice_: NodeSlice, board: Board, optimize: str, provenance: Provenance) -> NodeFirmware:
     ops = lower(cut, slice_)
-    program = NodeKernels(ops, choose_kernels(ops, kernel_limits(cut, slice_, board), optimize))
-    plan = plan_memory(cut, slice_, program.scratch_bytes)
+    kernels = choose_kernels(ops, kernel_limits(cut, slice_, board), optimize)
+    program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
+    plan = plan_memory(cut, slice_, program.scratch_bytes, program.together())
     source = model_source(cut, slice_, program, plan, board.name, provenance)
     return NodeFirmware(slice_, board, program, plan, source)
 
@@ -70,5 +72,6 @@ def _bundle_id(cut: Partition, targets: tuple[str, ...], optimize: str, origin: 
     """The same for the same model, cut, targets, kernels and versions: what all nodes must agree on."""
     routes = [[e.tensor, sorted((list(pair), channels) for pair, channels in e.routes.items())] for e in cut.exchanges]
     versions = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION]
-    facts = [*versions, cut.nodes, targets, optimize, routes]
+    order = [op.index for op in cut.graph.ops]
+    facts = [*versions, cut.nodes, targets, optimize, routes, order]
     return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(origin.content).digest()).hexdigest()[:32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from disco_converter.partition import NodeSlice, Partition
@@ -48,13 +48,19 @@ class _Life:
     last_op: int
 
 
-def plan_memory(partition: Partition, slice_: NodeSlice, scratch: Mapping[str, int] | None = None) -> MemoryPlan:
+def plan_memory(
+    partition: Partition,
+    slice_: NodeSlice,
+    scratch: Mapping[str, int] | None = None,
+    together: Sequence[tuple[int, int]] = (),
+) -> MemoryPlan:
     """Places the buffers of one node: largest first, each at the lowest offset that is free during its whole life.
 
     Args:
         partition: The whole cut.
         slice_: The node's part.
         scratch: Op name -> bytes that its kernel needs while it runs.
+        together: (first, end) of ops that are computed together: what one of them uses is in use during all.
     """
     scratch = scratch or {}
     buffers = _lives(partition, slice_)
@@ -62,6 +68,7 @@ def plan_memory(partition: Partition, slice_: NodeSlice, scratch: Mapping[str, i
         _Life(op.name, scratch[op.name], index, index) for index, op in enumerate(slice_.ops) if scratch.get(op.name)
     ]
     lives = [*buffers, *(replace(life, name=f"{life.name}:scratch") for life in scratch_lives)]
+    lives = [_stretched(life, together) for life in lives]
     offsets: dict[str, int] = {}
     for life in sorted(lives, key=lambda x: (-x.size, x.first_op, x.name)):
         offsets[life.name] = _lowest_free(
@@ -101,8 +108,12 @@ def open_ops(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
 
 def _position(partition: Partition, slice_: NodeSlice, tensor: str) -> int:
     """Where in the node's program the tensor is computed (by this node or at the same time by others)."""
-    producer = next((op.index for op in partition.graph.ops if op.output == tensor), -1)
-    return sum(op.source.index < producer for op in slice_.ops)
+    before: set[int] = set()
+    for op in partition.graph.ops:
+        if op.output == tensor:
+            return sum(sliced.source.index in before for sliced in slice_.ops)
+        before.add(op.index)
+    return 0
 
 
 def _lives(partition: Partition, slice_: NodeSlice) -> list[_Life]:
@@ -120,6 +131,15 @@ def _lives(partition: Partition, slice_: NodeSlice) -> list[_Life]:
             _Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
         )
     return lives
+
+
+def _stretched(life: _Life, together: Sequence[tuple[int, int]]) -> _Life:
+    for first, end in together:
+        if first <= life.first_op < end:
+            life = replace(life, first_op=first)
+        if first <= life.last_op < end:
+            life = replace(life, last_op=end - 1)
+    return life
 
 
 def _lowest_free(life: _Life, placed: list[tuple[_Life, int]]) -> int:

@@ -15,9 +15,16 @@ class NodeKernels:
 
     ops: tuple[LoweredOp, ...]
     kernels: tuple[Kernel, ...]
+    joined: frozenset[int] = frozenset()
+    """Ops whose rows are computed right after the same rows of the op before."""
 
     def __iter__(self) -> Iterator[tuple[LoweredOp, Kernel]]:
         return zip(self.ops, self.kernels, strict=True)
+
+    def together(self) -> tuple[tuple[int, int], ...]:
+        """(first, end): ops that are computed together, each alone where nothing is joined to it."""
+        firsts = [place for place in range(len(self.ops)) if place not in self.joined]
+        return tuple(zip(firsts, [*firsts[1:], len(self.ops)], strict=True))
 
     @property
     def scratch_bytes(self) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 REPLICATED = "replicated"
 
 
@@ -84,6 +84,15 @@ class OpInfo:
 
 
 @dataclass(frozen=True)
+class HaloWait:
+    """The received rows that an op of a node waits for."""
+
+    exchange: int
+    rows: tuple[int, ...]
+    """Of the exchanged tensor, that must be there before each step of the op; all before the last."""
+
+
+@dataclass(frozen=True)
 class NodeOp:
     """One op as a node's program runs it, in the order of `disco_model_t.ops` and of the OPS records."""
 
@@ -109,6 +118,11 @@ class NodeOp:
     """RAM beside the activations while the op runs."""
     instructions_predicted: int
     """By the kernel's cost formula, for one inference."""
+    row_step: int
+    """Output rows computed between two looks at the links: a step."""
+    joined: bool
+    """Each of its steps is computed right after the same step of the op before."""
+    waits: tuple[HaloWait, ...]
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,18 @@ class NodeSend:
     tensor: str
     receiver: int
     bytes: int
+    last_op: int
+    """All bytes must be with the link when this op has ended."""
+
+
+@dataclass(frozen=True)
+class NodeReceive:
+    """One receive of a node's program, in the order of `disco_model_t.receives`."""
+
+    exchange: int
+    sender: int
+    open_op: int
+    """From the start of this op on the sender may send."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +164,7 @@ class NodeProgram:
     target: str
     ops: tuple[NodeOp, ...]
     sends: tuple[NodeSend, ...]
+    receives: tuple[NodeReceive, ...]
     outputs: tuple[NodeOutput, ...]
     arena_bytes: int
     constant_bytes: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROTOCOL_VERSION = 1
-MODEL_ABI = 2
+MODEL_ABI = 3
 ADDRESS_HOST = 0xFE
 ADDRESS_ANY = 0xFF
 FRAME_HEADER_BYTES = 8

@@ -29,7 +29,7 @@ class Checker:
         self._manifest = manifest
         self._golden = golden
         self._tensors = tensors
-        self._op_order = {op.name: op.index for op in manifest.ops}
+        self._op_order = {op.name: place for place, op in enumerate(manifest.ops)}
         self._expected: dict[int, tuple[Int8Array, ...]] = {}
         self.mismatches = 0
         self.first: Difference | None = None

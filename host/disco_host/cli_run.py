@@ -22,6 +22,7 @@ _EXAMPLES = """examples:
   disco-run bundle --boards emulated --inputs images.npy --labels labels.npy
   disco-run bundle --boards posix --inputs images.npy --check tensors
   disco-run bundle --boards cluster.toml --inputs images.npy --repeat 10 --json run.json --trace run_trace.json
+  disco-run bundle --boards emulated --project examples/clusters/m4-168mhz-uart-3mbaud.toml
 """
 
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, where an interrupt is already caught.
     from disco_host.progress import Bar
+    from disco_host.projection_report import add_projection, print_projection
     from disco_host.report import print_report
     from disco_host.run import run
     from disco_host.trace import chrome_trace
@@ -49,6 +51,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         check_tensors=options.check == "tensors",
         deadline_s=options.deadline,
         logs=options.keep_logs,
+        project=options.project,
     )
     if options.json is not None and options.json == options.trace:
         raise UsageError("--json and --trace name the same file: give each its own")
@@ -56,12 +59,17 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         check_writable(file)
     with Bar(errors) as bar:
         outcome = run(config, bar)
-    write_json(options.json, outcome.result.to_json())
+    write_json(options.json, outcome.to_json())
     if options.trace is not None:
         captures = outcome.captures[-TRACED:]
         trace = chrome_trace(outcome.bundle.manifest, outcome.result, *captures)
+        if outcome.projected is not None:
+            add_projection(trace, outcome.bundle.manifest.nodes, outcome.projected)
         write_json(options.trace, trace, indent=None)
-    print_report(outcome.result, Console())
+    console = Console()
+    print_report(outcome.result, console)
+    if outcome.projected is not None:
+        print_projection(outcome.projected.projection, console)
     return EXIT_OK if outcome.result.bit_exact else EXIT_FAILED
 
 
@@ -94,6 +102,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"write a timeline of the last {TRACED} inferences for Perfetto or chrome://tracing",
     )
+    project = (
+        "turn the counts into time on the boards and links of this file (see examples/clusters), labelled projected"
+    )
+    add("--project", type=Path, metavar="FILE.toml", help=project)
     add("--keep-logs", type=Path, metavar="DIR", help="keep what boards on this PC print")
     return parser
 

@@ -37,5 +37,7 @@ class RunConfig:
     """Folder that keeps what boards on this PC print."""
     peer_line: PeerLine = direct_line
     """Makes the lines between boards on this PC."""
+    project: Path | None = None
+    """Boards and links as numbers: the run's counts are projected onto them."""
     sanitize: bool = False
     """posix only: build the nodes with ASan and UBSan."""

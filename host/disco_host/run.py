@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
@@ -19,6 +19,8 @@ from disco_host.config import EMULATED, POSIX, RunConfig
 from disco_host.firmware import build_images
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
+from disco_host.projection import Projected, project
+from disco_host.projection_file import load_projection
 from disco_host.results import RunResult
 from disco_host.session import NodeFacts, Session
 from disco_host.stats import summarise
@@ -64,6 +66,14 @@ class RunOutcome:
     bundle: Bundle
     result: RunResult
     captures: tuple[InferenceCapture, ...]
+    projected: Projected | None = None
+    """Only where it was asked for."""
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures as plain values."""
+        if self.projected is None:
+            return self.result.to_json()
+        return {**self.result.to_json(), "projection": self.projected.projection.to_json()}
 
     @property
     def last(self) -> InferenceCapture:
@@ -91,6 +101,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     bundle = load_bundle(config.bundle)
     cluster = _cluster(config, bundle)
     manifest = bundle.manifest
+    model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
     samples = load_inputs(config.inputs or bundle.vector_inputs, input_tensor)
     classes = math.prod(manifest.tensor(manifest.outputs[0]).shape)
@@ -111,7 +122,10 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
-    return _outcome(config, bundle, facts, captures, checker, accuracy)
+    outcome = _outcome(config, bundle, facts, captures, checker, accuracy)
+    if model is None:
+        return outcome
+    return replace(outcome, projected=project(manifest, outcome.result, model, str(config.project)))
 
 
 def _check_config(config: RunConfig) -> None:
@@ -121,6 +135,8 @@ def _check_config(config: RunConfig) -> None:
             raise UsageError(f"{name} is {value}, it must be at least {minimum}")
     if not 0 < config.deadline_s <= 3600:
         raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
+    if config.project is not None and config.boards == POSIX:
+        raise UsageError("posix nodes measure time, which is not projected: use --project with emulated boards")
     if config.sanitize and config.boards != POSIX:
         raise UsageError("sanitize goes with posix boards only")
 

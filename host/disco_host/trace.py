@@ -95,26 +95,27 @@ def _slice(name: str, track: int, start: float, length: float, **args: Any) -> E
 def _node_events(
     manifest: Manifest, capture: InferenceCapture, node: NodeCapture, origin: float, scale: float
 ) -> list[Event]:
-    events = []
-    for op, record in zip(manifest.programs[node.node].ops, node.ops, strict=True):
-        start = origin + (record.start - node.start) * scale
-        length = (record.end - record.start) * scale
+    events: list[Event] = []
+    ops = manifest.programs[node.node].ops
+    firsts = [place for place, op in enumerate(ops) if not op.joined]
+    for first, end in zip(firsts, [*firsts[1:], len(ops)], strict=True):
+        together, records = ops[first:end], node.ops[first:end]  # joined ops take turns: one slice for all of them
+        start = origin + (records[0].start - node.start) * scale
         events.append(
             _slice(
-                f"{op.kind} {op.name}",
+                " + ".join(f"{op.kind} {op.name}" for op in together),
                 node.node,
                 start,
-                length,
+                (records[0].end - records[0].start) * scale,
                 inference=capture.inference,
-                macs_executed=op.macs_executed,
-                bytes_sent=op.bytes_sent,
+                macs_executed=sum(op.macs_executed for op in together),
+                bytes_sent=sum(op.bytes_sent for op in together),
             )
         )
-        for name, ticks in (
-            ("wait", record.wait),
-            ("compute", record.compute),
-            ("send", record.send),
-        ):
+        computed = [record.compute for record in records]
+        names = ["compute"] if len(together) == 1 else [f"compute {op.name}" for op in together]
+        parts = [("wait", sum(record.wait for record in records)), *zip(names, computed, strict=True)]
+        for name, ticks in (*parts, ("send", sum(record.send for record in records))):
             if ticks:
                 events.append(_slice(name, node.node, start, ticks * scale, ticks=ticks))
                 start += ticks * scale

@@ -61,6 +61,19 @@ def test_equals_the_whole_network(count: int, tmp_path: Path, library: Path) -> 
             assert result.ops[-1].end <= result.done.end
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_joined_ops_equal_the_whole_network(count: int, tmp_path: Path, library: Path) -> None:
+    with start_mesh(build_mesh(Network(count), tmp_path, library, joined=True)) as nodes:
+        connect_all(nodes, session=7)
+        for results in check_runs(Network(count), nodes, range(1, 6)):
+            for result in results:
+                one, two = result.ops[1:3]
+                assert (one.start, one.end) == (two.start, two.end)
+                total = sum(record.compute + record.wait + record.send for record in (one, two))
+                assert one.end - one.start >= total
+                assert two.compute > 0
+
+
 @pytest.mark.parametrize("slow", [(0, 400), (400, 0)])
 def test_fast_node_does_not_overrun_slow_one(slow: tuple[int, int], tmp_path: Path, library: Path) -> None:
     network = Network(2)

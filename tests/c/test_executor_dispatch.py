@@ -238,6 +238,11 @@ UNSOUND = {
     "receives out of order": lambda s: [setattr(s.receives[i], "exchange", 1 - i) for i in (0, 1)],
     "buffers open out of order": lambda s: [setattr(s.receives[i], "open_op", 1 - i) for i in (0, 1)],
     "receive opens past the last op": set_field("receives", 1, "open_op", 2),
+    "joined to nothing": lambda s: s.joined.add(0),
+    "joined but not row by row": lambda s: [set_op(s, 1, kind="RESHAPE", params="NULL"), s.joined.add(1)],
+    "joined to a whole tensor": lambda s: [set_op(s, 0, kind="RESHAPE", params="NULL"), s.joined.add(1)],
+    "joined but waits for a halo": lambda s: [set_op(s, 1, inputs=[(1, 4), (1, 2)]), s.joined.add(1)],
+    "joined with another height": lambda s: [setattr(s.tensors[2], "height", 2), s.joined.add(1)],
     "unknown input": lambda s: setattr(s, "inputs", [3]),
     "unknown output": lambda s: setattr(s, "outputs", [3]),
 }
@@ -264,6 +269,9 @@ def test_unknown_operator_is_refused(kind: str, library: Path, tmp_path: Path) -
     assert exit_status(source, library, tmp_path) == 100 + Status.ERR_UNSUPPORTED
 
 
-def test_sound_model_is_taken(library: Path, tmp_path: Path) -> None:
-    with start_node(build_node(small_model(), tmp_path, library), 0, []) as node:
+@pytest.mark.parametrize("joined", [set(), {1}])
+def test_sound_model_is_taken(joined: set[int], library: Path, tmp_path: Path) -> None:
+    source = small_model()
+    source.joined = joined
+    with start_node(build_node(source, tmp_path, library), 0, []) as node:
         assert node.hello(3).node_count == 2

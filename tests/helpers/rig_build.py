@@ -38,7 +38,14 @@ def build_node(source: ModelSource, directory: Path, library: Path) -> Path:
     return c_build.compile_c("gcc", [model, MAIN, library], directory / f"node{source.node}", FLAGS)
 
 
-def build_mesh(network: Network, directory: Path, library: Path, open_ops: Sequence[int] = (0, 2, 0, 0)) -> list[Path]:
+def build_mesh(
+    network: Network,
+    directory: Path,
+    library: Path,
+    open_ops: Sequence[int] = (0, 2, 0, 0),
+    *,
+    joined: bool = False,
+) -> list[Path]:
     """The programs of all nodes of a network."""
-    sources = [network.program(node, open_ops) for node in range(network.nodes)]
+    sources = [network.program(node, open_ops, joined=joined) for node in range(network.nodes)]
     return [build_node(source, directory, library) for source in sources]

@@ -47,10 +47,12 @@ class ModelSource:
     node: int = 0
     node_count: int = 1
     exchange_count: int = 0
-    abi: int = 2
+    abi: int = 3
     bundle_id: bytes = BUNDLE_ID
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[tuple[str, list[tuple[int, int]], int, str]] = field(default_factory=list)
+    joined: set[int] = field(default_factory=set)
+    """Ops that are computed together with the one before."""
     sends: list[Send] = field(default_factory=list)
     receives: list[Receive] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
@@ -115,7 +117,8 @@ class ModelSource:
                 lines.append(f"static const {c_type} params{index}[] = {{{value}}};")
                 pointer = f"params{index}"
             kind = kind if kind.isdigit() else f"DISCO_OP_{kind}"
-            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {len(inputs)}, {output}, {pointer}, NULL, 0}},")
+            values = f"{len(inputs)}, {output}, {pointer}, NULL, 0, {int(index in self.joined)}"
+            rows.append(f"{{(disco_op_kind_t){kind}, operands{index}, {values}}},")
         return [*lines, "static const disco_op_t ops[] = {", *rows, "};"]
 
     def _routes(self) -> list[str]:

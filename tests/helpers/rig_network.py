@@ -182,8 +182,10 @@ class Network:
             return [int(c) for c in self.owned[NARROW][sender]]
         return [int(c) for c in self.owned[CLASSES][sender]] if receiver == 0 else []
 
-    def program(self, node: int, open_ops: Sequence[int] = (0, 2, 0, 0)) -> ModelSource:
-        """One node's model. With `open_ops` too early it shows what credit is for."""
+    def program(self, node: int, open_ops: Sequence[int] = (0, 2, 0, 0), *, joined: bool = False) -> ModelSource:
+        """One node's model. With `open_ops` too early it shows what credit is for; with `joined` the ADD's rows are
+        computed right after those of the convolution before, into a buffer of their own.
+        """
         wide, narrow, classes = (list(map(int, self.owned[n][node])) for n in (WIDE, NARROW, CLASSES))
         peers = [k for k in range(self.nodes) if k != node]
         halos = [[c for j in peers for c in self._route(e, j, node)] for e in range(EXCHANGES)]
@@ -191,12 +193,13 @@ class Network:
         x = source.tensor(HEIGHT, WIDTH, CHANNELS)
         a = source.tensor(HEIGHT, WIDTH, len(wide), len(halos[0]))
         b = source.tensor(HEIGHT, WIDTH, len(wide))
-        s = source.tensor(HEIGHT, WIDTH, len(wide), len(halos[1]), over=a)
+        s = source.tensor(HEIGHT, WIDTH, len(wide), len(halos[1]), over=None if joined else a)
         d = source.tensor(5, 4, len(narrow))
         m = source.tensor(1, 1, len(narrow), len(halos[2]))
         y = source.tensor(1, 1, len(classes), len(halos[3]))
         source.inputs = [x]
         self._ops(source, (x, a, b, s, d, m, y), (wide, narrow, classes), halos)
+        source.joined = {2} if joined else set()
         tensors, last_ops = (a, s, m, y), (1, 3, 5, len(source.ops) - 1)
         source.outputs = [y, len(source.tensors) - 1 if node == 0 else None]
         for exchange in range(EXCHANGES):

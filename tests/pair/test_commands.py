@@ -144,6 +144,29 @@ def test_both_boards_and_both_files(bundle: Path, tmp_path: Path) -> None:
         assert (tmp_path / boards / "node1.log").read_text().startswith("$ ")
 
 
+def test_counts_are_projected_onto_boards_and_links(bundle: Path, tmp_path: Path, repository: Path) -> None:
+    model = repository / "examples" / "clusters" / "m4-168mhz-uart-3mbaud.toml"
+    report, trace = tmp_path / "run.json", tmp_path / "trace.json"
+    arguments = ["run", bundle, "--project", model, "--json", report, "--trace", trace]
+    result = _call(*arguments, "--boards", "emulated")
+    assert result.returncode == 0, result.stderr
+    assert "Projected latency" in result.stdout
+    assert "Nothing of this was measured" in result.stdout
+    data = json.loads(report.read_text())
+    projection = data["projection"]
+    assert projection["label"] == "projected"
+    compute = [sum(op["compute"]["median"] for op in node["ops"]) for node in data["nodes"]]
+    assert [node["compute_ms"] for node in projection["nodes"]] == pytest.approx([c * 1.5 / 168e3 for c in compute])
+    # Every node sends 2 of 4 channels of 6x5 pixels, and waits for the other's.
+    assert all(link["wire_bytes"] > 60 for link in projection["links"])
+    assert projection["latency_ms"] >= projection["without_communication_ms"]
+    path = projection["critical_path"]
+    assert (path[0]["start_ms"], path[-1]["end_ms"]) == (0, projection["latency_ms"])
+    assert "projected" in json.loads(trace.read_text())["metadata"]
+    _refused(_call(*arguments, "--boards", "posix"), "posix nodes measure time", code=2)
+    _refused(_call(*arguments[:2], "--boards", "emulated", "--project", tmp_path / "none.toml"), "does not exist")
+
+
 def test_two_runs_of_one_bundle_at_the_same_time(bundle: Path, mark: str) -> None:
     runs = [_run_marked(bundle, mark, "--boards", "emulated", "--repeat", 3) for _ in range(2)]
     for run in runs:

@@ -16,6 +16,7 @@ from disco_firmware.manifest import (
     NodeOp,
     NodeOutput,
     NodeProgram,
+    NodeReceive,
     NodeSend,
     OpInfo,
     TensorInfo,
@@ -68,6 +69,9 @@ def _node_op(name: str, kind: str, output: str, channels: tuple[int, ...], macs:
         constant_bytes=10,
         scratch_bytes=0,
         instructions_predicted=100,
+        row_step=2,
+        joined=False,
+        waits=(),
     )
 
 
@@ -79,7 +83,8 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
             _node_op("conv", "CONV_2D", "c", channels, 40, 8),
             _node_op("gather[0]", "SELECT_CHANNELS", "s", channels, 0, 0),
         ),
-        sends=(NodeSend(0, "c", 1 - node, 8),) if node == 0 else (),
+        sends=(NodeSend(0, "c", 1 - node, 8, 1),) if node == 0 else (),
+        receives=(NodeReceive(0, 0, 0),) if node == 1 else (),
         outputs=(NodeOutput("c", channels),),
         arena_bytes=100,
         constant_bytes=10,
@@ -87,7 +92,7 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
 
 
 MANIFEST = Manifest(
-    schema=2,
+    schema=3,
     tool_version="0",
     bundle_id="ab" * 16,
     model=ModelInfo("net", "0", "0"),

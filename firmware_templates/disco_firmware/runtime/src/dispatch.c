@@ -132,6 +132,11 @@ bool disco_dispatch_is_whole(disco_op_kind_t kind) {
     return kind == DISCO_OP_RESHAPE;
 }
 
+bool disco_dispatch_is_row_by_row(disco_op_kind_t kind) {
+    return kind == DISCO_OP_ADD || kind == DISCO_OP_CONCATENATION || kind == DISCO_OP_SELECT_CHANNELS ||
+           kind == DISCO_OP_RELU;
+}
+
 bool disco_dispatch_has_window(disco_op_kind_t kind) {
     return kind == DISCO_OP_CONV_2D || kind == DISCO_OP_DEPTHWISE_CONV_2D || kind == DISCO_OP_AVERAGE_POOL_2D ||
            kind == DISCO_OP_MAX_POOL_2D;

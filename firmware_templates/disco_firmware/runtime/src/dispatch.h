@@ -13,6 +13,9 @@ bool disco_dispatch_knows(disco_op_kind_t kind);
 /* Whether the op writes its whole output in one call, whatever the rows (RESHAPE). */
 bool disco_dispatch_is_whole(disco_op_kind_t kind);
 
+/* Whether an output row needs the same row of each input, and no other. */
+bool disco_dispatch_is_row_by_row(disco_op_kind_t kind);
+
 /* Whether the parameters of the operator begin with its disco_window_t. */
 bool disco_dispatch_has_window(disco_op_kind_t kind);
 

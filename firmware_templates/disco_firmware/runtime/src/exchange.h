@@ -34,6 +34,9 @@ DISCO_MUST_CHECK disco_status_t disco_exchange_pump(disco_executor_t *executor);
 /* Restarts the retransmission timers after a computation. */
 void disco_exchange_resume(disco_executor_t *executor);
 
+/* Both, after a computation: a look at the links. */
+DISCO_MUST_CHECK disco_status_t disco_exchange_serve(disco_executor_t *executor);
+
 /* Pumps until rows [0, rows) of the tensor's halo have come. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_await_rows(disco_executor_t *executor, const disco_tensor_t *tensor,
                                                           uint16_t rows);

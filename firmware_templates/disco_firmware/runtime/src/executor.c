@@ -1,4 +1,4 @@
-/* Runs the ops of a node's model in program order and stamps them. */
+/* Runs the ops of a node's model in program order, joined ones together, and stamps them. */
 #include "disco/executor.h"
 
 #include <string.h>
@@ -60,13 +60,35 @@ static bool reads_halo(const disco_model_t *model, const disco_operand_t *operan
     return operand->channels > model->tensors[operand->tensor].channels;
 }
 
-/* A fixed property of the model, not of what has come in already: so that an op's compute count is the same in every run. */
-static bool goes_by_rows(const disco_model_t *model, const disco_op_t *op) {
+static bool is_exchanged(const disco_model_t *model, const disco_op_t *op) {
     bool exchanged = model->tensors[op->output].send_count > 0;
     for (uint16_t i = 0; i < op->input_count; ++i) {
         exchanged = exchanged || reads_halo(model, &op->inputs[i]);
     }
-    return exchanged && !disco_dispatch_is_whole(op->kind);
+    return exchanged;
+}
+
+/* The op behind the last one that is joined to op `first`, one to another. */
+static uint16_t end_of_joined(const disco_model_t *model, uint16_t first) {
+    uint16_t end = (uint16_t)(first + 1);
+    while (end < model->op_count && model->ops[end].joined != 0) {
+        ++end;
+    }
+    return end;
+}
+
+/* Rows that the ops [first, end) compute between two looks at the links. A fixed property of the model, not of what has come in
+ * already: so that an op's compute count is the same in every run. */
+static uint16_t row_step(const disco_model_t *model, uint16_t first, uint16_t end) {
+    const disco_op_t *op = &model->ops[first];
+    bool exchanged = false;
+    for (uint16_t i = first; i < end; ++i) {
+        exchanged = exchanged || is_exchanged(model, &model->ops[i]);
+    }
+    if (!exchanged || disco_dispatch_is_whole(op->kind)) {
+        return model->tensors[op->output].height;
+    }
+    return op->run != NULL ? op->row_step : 1;
 }
 
 /* Waits for the halo that the output rows before `row_end` need. The last ones wait for all of it, needed or not: after the op the
@@ -94,27 +116,52 @@ static void compute_rows(const disco_executor_t *executor, const disco_op_t *op,
 /* Non-blocking work on the links after a computation. */
 static disco_status_t serve_links(disco_executor_t *executor) {
     const uint64_t before = disco_port_ticks();
-    disco_exchange_resume(executor);
-    const disco_status_t status = disco_exchange_pump(executor);
+    const disco_status_t status = disco_exchange_serve(executor);
     executor->model->op_records[executor->op].send += disco_port_ticks() - before;
     return status;
 }
 
 /* ---- ops ------------------------------------------------------------------------------------------------------------------- */
 
-static disco_status_t run_rows(disco_executor_t *executor, const disco_op_t *op) {
-    const disco_tensor_t *output = &executor->model->tensors[op->output];
-    const uint16_t together = op->run != NULL ? op->row_step : 1;
-    const uint16_t step = goes_by_rows(executor->model, op) ? together : output->height;
-    for (uint16_t row = 0; row < output->height;) {
-        const uint16_t left = (uint16_t)(output->height - row);
+/* The CRC-32 of own channels, continued over the rows [row_begin, row_end). */
+static uint32_t own_checksum(const disco_model_t *model, const disco_tensor_t *tensor, uint32_t crc, uint16_t row_begin,
+                             uint16_t row_end) {
+    const int8_t *pixels = model->arena + tensor->arena_offset;
+    for (uint32_t i = (uint32_t)row_begin * tensor->width; i < (uint32_t)row_end * tensor->width; ++i) {
+        crc = disco_crc32(crc, (const uint8_t *)&pixels[(size_t)i * tensor->stride], tensor->channels);
+    }
+    return crc;
+}
+
+static void run_rows(disco_executor_t *executor, uint16_t index, uint16_t row_begin, uint16_t row_end) {
+    const disco_model_t *model = executor->model;
+    const disco_tensor_t *output = &model->tensors[model->ops[index].output];
+    executor->op = index;
+    compute_rows(executor, &model->ops[index], row_begin, row_end);
+    if ((executor->flags & DISCO_RUN_CHECKSUMS) != 0) {
+        uint32_t *crc = &model->op_records[index].checksum;
+        *crc = own_checksum(model, output, *crc, row_begin, row_end);
+    }
+    disco_exchange_rows_final(executor, output, row_end);
+}
+
+/* All rows of the ops [first, end), step by step. Only the first waits: the others read nothing else that comes from peers. */
+static disco_status_t run_steps(disco_executor_t *executor, uint16_t first, uint16_t end) {
+    const disco_model_t *model = executor->model;
+    const disco_op_t *op = &model->ops[first];
+    const uint16_t height = model->tensors[op->output].height;
+    const uint16_t step = row_step(model, first, end);
+    for (uint16_t row = 0; row < height;) {
+        const uint16_t left = (uint16_t)(height - row);
         const uint16_t row_end = (uint16_t)(row + (step < left ? step : left));
+        executor->op = first;
         disco_status_t status = await_input(executor, op, row_end);
         if (status != DISCO_OK) {
             return status;
         }
-        compute_rows(executor, op, row, row_end);
-        disco_exchange_rows_final(executor, output, row_end);
+        for (uint16_t i = first; i < end; ++i) {
+            run_rows(executor, i, row, row_end);
+        }
         status = serve_links(executor);
         if (status != DISCO_OK) {
             return status;
@@ -124,33 +171,25 @@ static disco_status_t run_rows(disco_executor_t *executor, const disco_op_t *op)
     return DISCO_OK;
 }
 
-static uint32_t own_checksum(const disco_model_t *model, const disco_tensor_t *tensor) {
-    const int8_t *pixel = model->arena + tensor->arena_offset;
-    const uint32_t pixels = (uint32_t)tensor->height * tensor->width;
-    uint32_t crc = 0;
-    for (uint32_t i = 0; i < pixels; ++i) {
-        crc = disco_crc32(crc, (const uint8_t *)&pixel[(size_t)i * tensor->stride], tensor->channels);
-    }
-    return crc;
-}
-
-static disco_status_t run_op(disco_executor_t *executor, uint16_t index) {
-    const disco_model_t *model = executor->model;
-    disco_op_record_t *record = &model->op_records[index];
-    memset(record, 0, sizeof *record);
-    executor->op = index;
-    record->start = disco_port_ticks();
-    disco_exchange_open(executor, index);
+/* Runs the op and those joined to it, whose records span the same time. */
+static disco_status_t run_joined(disco_executor_t *executor, uint16_t first, uint16_t end) {
+    disco_op_record_t *records = executor->model->op_records;
+    memset(&records[first], 0, (size_t)(end - first) * sizeof *records);
+    executor->op = first;
+    const uint64_t start = disco_port_ticks();
+    disco_exchange_open(executor, (uint16_t)(end - 1));
     disco_status_t status = serve_links(executor);
     if (status == DISCO_OK) {
-        status = run_rows(executor, &model->ops[index]);
+        status = run_steps(executor, first, end);
     }
-    if (status == DISCO_OK) {
-        status = disco_exchange_await_packed(executor, index);
+    for (uint16_t i = first; i < end && status == DISCO_OK; ++i) {
+        executor->op = i;
+        status = disco_exchange_await_packed(executor, i);
     }
-    record->end = disco_port_ticks();
-    if (status == DISCO_OK && (executor->flags & DISCO_RUN_CHECKSUMS) != 0) {
-        record->checksum = own_checksum(model, &model->tensors[model->ops[index].output]);
+    const uint64_t stop = disco_port_ticks();
+    for (uint16_t i = first; i < end; ++i) {
+        records[i].start = start;
+        records[i].end = stop;
     }
     return status;
 }
@@ -180,8 +219,10 @@ disco_status_t disco_executor_run(disco_executor_t *executor, uint32_t inference
     executor->start = disco_port_ticks();
     disco_exchange_begin(executor);
     disco_status_t status = DISCO_OK;
-    for (uint16_t i = 0; i < executor->model->op_count && status == DISCO_OK; ++i) {
-        status = run_op(executor, i);
+    for (uint16_t i = 0; i < executor->model->op_count && status == DISCO_OK;) {
+        const uint16_t end = end_of_joined(executor->model, i);
+        status = run_joined(executor, i, end);
+        i = end;
     }
     if (status == DISCO_OK) {
         status = finish(executor);

@@ -51,6 +51,29 @@ static bool op_is_sound(const disco_model_t *model, const disco_op_t *op) {
     return kernel_is_sound(op);
 }
 
+/* A joined op computes the rows that the op before it has just computed, from these and from what was there before both. */
+static bool join_is_sound(const disco_model_t *model, uint16_t index) {
+    const disco_op_t *op = &model->ops[index];
+    if (op->joined == 0) {
+        return true;
+    }
+    if (index == 0 || !disco_dispatch_is_row_by_row(op->kind) || disco_dispatch_is_whole(op[-1].kind) ||
+        model->tensors[op->output].height != model->tensors[op[-1].output].height) {
+        return false;
+    }
+    for (uint16_t i = 0; i < op->input_count; ++i) {
+        if (op->inputs[i].channels > model->tensors[op->inputs[i].tensor].channels) { /* halo: it would have to wait */
+            return false;
+        }
+    }
+    const disco_op_t *first = op;
+    while (first->joined != 0) {
+        --first;
+    }
+    const uint16_t step = first->run != NULL ? first->row_step : 1;
+    return op->run == NULL || step % op->row_step == 0;
+}
+
 static bool is_peer(const disco_model_t *model, uint8_t node) {
     return node < model->node_count && node != model->node;
 }
@@ -106,7 +129,7 @@ static disco_status_t check_ops(const disco_model_t *model, uint16_t *op) {
         if (!disco_dispatch_knows(model->ops[i].kind)) {
             return DISCO_ERR_UNSUPPORTED;
         }
-        if (!op_is_sound(model, &model->ops[i])) {
+        if (!op_is_sound(model, &model->ops[i]) || !join_is_sound(model, i)) {
             return DISCO_ERR_ARGUMENT;
         }
     }

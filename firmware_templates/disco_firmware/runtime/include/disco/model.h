@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Layout of the structures below. Generated code checks it at compile time. */
-#define DISCO_MODEL_ABI 2
+#define DISCO_MODEL_ABI 3
 
 #define DISCO_NONE      0xFFFFu
 
@@ -64,6 +64,7 @@ typedef struct {
         *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
     disco_run_rows_t run; /* NULL: the portable kernel */
     uint16_t row_step;    /* output rows that `run` computes together; 1 or more */
+    uint16_t joined; /* 1: its rows are computed right after the same rows of the op before it; see model_check.c */
 } disco_op_t;
 
 /* Channels of one tensor that go to one peer. The route's stream is [height][width][channel_count] bytes. */

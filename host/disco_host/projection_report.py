@@ -1,0 +1,116 @@
+"""Shows a projection: printed, and as tracks of the timeline. Every figure says that it is projected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from disco_host.projection import Projected, Projection, StepProjection
+    from disco_planning.replay import Activity
+
+SHOWN_STEPS = 12
+"""Longest pieces of the critical path that are printed."""
+
+
+def print_projection(projection: Projection, console: Console) -> None:
+    """Prints all of a projection, its assumptions last."""
+    console.print(_nodes(projection))
+    if projection.links:
+        console.print(_links(projection))
+    console.print(_path(projection))
+    console.print(
+        f"[bold]Projected[/] latency {projection.latency_ms:.2f} ms; exposed communication "
+        f"{projection.exposed_communication_ms:.2f} ms, {100 * projection.exposed_share:.1f} % of it (with links that "
+        f"take no time: {projection.without_communication_ms:.2f} ms). Nothing of this was measured. Assumed:",
+        highlight=False,
+    )
+    for text in projection.assumptions:
+        console.print(f"- {escape(text)}", highlight=False)
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _nodes(projection: Projection) -> Table:
+    title = f"Nodes, projected with {escape(projection.file)}"
+    table = _table(title, "node", "compute ms", "protocol ms", "waiting ms", "end ms")
+    for node in projection.nodes:
+        values = (node.compute_ms, node.protocol_ms, node.waiting_ms, node.end_ms)
+        table.add_row(str(node.node), *(f"{value:.2f}" for value in values))
+    return table
+
+
+def _links(projection: Projection) -> Table:
+    table = _table("Links, projected", "from - to", "bytes on the line", "frames", "busy ms", "of the latency")
+    for link in projection.links:
+        share = 100 * link.busy_ms / projection.latency_ms if projection.latency_ms else 0.0
+        table.add_row(
+            f"{link.sender} - {link.receiver}",
+            f"{link.wire_bytes:,}",
+            f"{link.frames:,}",
+            f"{link.busy_ms:.2f}",
+            f"{share:.1f} %",
+        )
+    return table
+
+
+def _path(projection: Projection) -> Table:
+    steps = projection.critical_path
+    longest = set(sorted(steps, key=lambda step: step.start_ms - step.end_ms)[:SHOWN_STEPS])
+    shown = [step for step in steps if step in longest]
+    title = "Critical path, projected"
+    if len(shown) < len(steps):
+        title += f": the {len(shown)} longest of {len(steps)} steps"
+    table = _table(title, "what", "where", "from ms", "to ms", "ms")
+    for step in shown:
+        duration = step.end_ms - step.start_ms
+        table.add_row(escape(step.label), _place(step), f"{step.start_ms:.2f}", f"{step.end_ms:.2f}", f"{duration:.2f}")
+    return table
+
+
+def _place(step: StepProjection) -> str:
+    if step.kind == "compute":
+        return f"node {step.nodes[0]}"
+    return f"link {step.nodes[0]} to {step.nodes[1]}"
+
+
+def add_projection(trace: dict[str, Any], nodes: int, projected: Projected) -> None:
+    """Adds tracks of projected time to a Chrome trace: one per node and one per direction of a link."""
+    events = trace["traceEvents"]
+    first = 1 + max((event["pid"] for event in events), default=0)
+    names = [f"projected: node {node}" for node in range(nodes)]
+    tracks: dict[tuple[int, ...], int] = {(node,): first + node for node in range(nodes)}
+    for frame in projected.replay.frames:
+        if frame.nodes not in tracks:
+            tracks[frame.nodes] = first + len(tracks)
+            names.append(f"projected: link {frame.nodes[0]} to {frame.nodes[1]}")
+    for track, name in enumerate(names, start=first):
+        events.append({"ph": "M", "name": "process_name", "pid": track, "tid": 0, "args": {"name": f"{name} [us]"}})
+    activities = [*projected.replay.frames, *(task for tasks in projected.replay.tasks for task in tasks)]
+    events += [_slice(activity, tracks[activity.nodes]) for activity in activities]
+    trace["metadata"]["projected"] = {
+        "axis": "on tracks called projected, ts and dur are microseconds of a model: nothing of them was measured",
+        "assumptions": list(projected.projection.assumptions),
+    }
+
+
+def _slice(activity: Activity, track: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": activity.label,
+        "pid": track,
+        "tid": 0,
+        "ts": 1e6 * activity.start_s,
+        "dur": 1e6 * (activity.free_s - activity.start_s),
+        "args": {"projected": True, **({"bytes": activity.bytes} if activity.bytes else {})},
+    }

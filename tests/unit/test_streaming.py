@@ -1,0 +1,126 @@
+"""The order of ops, and what the manifest says of their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from disco_converter import graph as g
+from disco_converter.kernel_choice import Limits, choose_kernels
+from disco_converter.lowering import lower
+from disco_converter.memory import plan_memory
+from disco_converter.node_kernels import NodeKernels
+from disco_converter.order import partition_in_order, spread_out
+from disco_converter.partition import partition
+from disco_converter.streaming import halo_waits, joined_ops, last_input_row, row_steps
+from disco_firmware import kernel_params as k
+from disco_firmware.quantisation import ActivationRange
+
+HEIGHT = 6
+RANGE = ActivationRange(-128, 127)
+
+
+def _conv(name_out: str, source: str, index: int, channels: int, inputs: int, size: int = 1) -> g.Op:
+    weights = np.ones((channels, size, size, inputs), np.int8)
+    filter_ = g.Filter(weights, np.full(channels, 0.5, np.float32), True, np.zeros(channels, np.int32))
+    pad = size // 2
+    window = g.Window((size, size), (1, 1), padding=g.Padding(pad, pad, pad, pad))
+    return g.Op(index, "CONV_2D", (source,), name_out, g.Conv2D(window, filter_, "NONE"))
+
+
+def _residual() -> g.Graph:
+    """x -> a; a -> b -> c, shortcut a -> s; c + s -> d -> e. In the file the shortcut comes last."""
+    names = {"x": 3, "a": 4, "b": 4, "c": 4, "s": 4, "d": 4, "e": 4}
+    tensors = {name: g.Tensor(name, 0, (1, HEIGHT, 5, channels), 0.5, 0) for name, channels in names.items()}
+    ops = (
+        _conv("a", "x", 0, 4, 3),
+        _conv("b", "a", 1, 4, 4),
+        _conv("c", "b", 2, 4, 4, size=3),
+        _conv("s", "a", 3, 4, 4),
+        g.Op(4, "ADD", ("c", "s"), "d", g.Add("NONE")),
+        _conv("e", "d", 5, 4, 4),
+    )
+    return g.Graph(tensors, ops, "x", ("e",))
+
+
+def test_a_shortcut_comes_between_an_exchange_and_its_use() -> None:
+    graph = _residual()
+    assert [op.output for op in spread_out(graph).ops] == ["a", "b", "s", "c", "d", "e"]
+    assert [op.output for op in partition_in_order(graph, 2).graph.ops] == ["a", "b", "s", "c", "d", "e"]
+    assert partition_in_order(graph, 1).graph is graph
+
+
+def test_an_order_that_needs_more_memory_is_left() -> None:
+    """Three branches that are wide inside: one after the other they need less than all at once."""
+    channels = {"x": 2, "a": 2} | dict.fromkeys("bdf", 64) | dict.fromkeys("cegmn", 2)
+    tensors = {name: g.Tensor(name, 0, (1, HEIGHT, 5, count), 0.5, 0) for name, count in channels.items()}
+    branches = [("b", "c"), ("d", "e"), ("f", "g")]
+    ops = [_conv("a", "x", 0, 2, 2)]
+    for wide, narrow in branches:
+        ops += [_conv(wide, "a", len(ops), 64, 2), _conv(narrow, wide, len(ops) + 1, 2, 64)]
+    ops += [g.Op(7, "ADD", ("c", "e"), "m", g.Add("NONE")), g.Op(8, "ADD", ("m", "g"), "n", g.Add("NONE"))]
+    graph = g.Graph(tensors, tuple(ops), "x", ("n",))
+    assert [op.output for op in spread_out(graph).ops][:4] == ["a", "b", "d", "f"]
+    assert partition_in_order(graph, 2).graph is graph
+
+
+def _program(nodes: int) -> list[tuple[NodeKernels, tuple[int, ...]]]:
+    cut = partition(spread_out(_residual()), nodes)
+    programs = []
+    for slice_ in cut.slices:
+        ops = lower(cut, slice_)
+        kernels = choose_kernels(ops, Limits("base", None, None), "size")
+        program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
+        programs.append((program, row_steps(cut, slice_, program)))
+    return programs
+
+
+def test_an_add_that_is_sent_is_joined_to_the_convolution_before() -> None:
+    for program, steps in _program(2):
+        assert [lowered.op.output for lowered, _ in program] == ["a", "b", "s", "c", "d", "e"]
+        assert program.joined == {4}
+        assert program.together() == ((0, 1), (1, 2), (2, 3), (3, 5), (5, 6))
+        assert steps == (1, 1, 1, 1, 1, 1)
+
+
+def test_alone_nothing_is_joined_and_ops_run_whole() -> None:
+    ((program, steps),) = _program(1)
+    assert program.joined == frozenset()
+    assert steps == (HEIGHT,) * 6
+
+
+def test_what_joined_ops_use_is_in_use_during_all_of_them() -> None:
+    cut = partition(spread_out(_residual()), 2)
+    for slice_ in cut.slices:
+        places = plan_memory(cut, slice_, {"add_4": 64}, ((0, 1), (1, 2), (2, 3), (3, 5), (5, 6)))
+        b, d, scratch = places.placements["b"], places.placements["d"], places.scratch["add_4"]
+        assert (b.last_op, scratch.first_op, scratch.last_op) == (4, 3, 4)
+        assert d.first_op <= 3
+        for one, two in ((b, d), (b, scratch), (d, scratch)):
+            assert one.offset + one.size <= two.offset or two.offset + two.size <= one.offset
+
+
+def test_rows_that_steps_wait_for() -> None:
+    cut = partition(spread_out(_residual()), 2)
+    slice_ = cut.slices[0]
+    c = lower(cut, slice_)[3]
+    ((wait),) = halo_waits(cut, slice_, c, 1)
+    assert cut.exchanges[wait.exchange].tensor == "b"
+    assert wait.rows == (2, 3, 4, 5, 6, 6)
+    assert halo_waits(cut, slice_, c, 4)[0].rows == (5, 6)  # two steps, of four rows and of two
+    assert halo_waits(cut, slice_, c, HEIGHT)[0].rows == (6,)
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        (k.MaxPool2D(k.Window(3, 3, stride_h=2), RANGE), [2, 4, 6, 8, 8]),
+        (k.MaxPool2D(k.Window(3, 3, dilation_h=2, pad_top=2), RANGE), [2, 3, 4, 5, 6]),
+        (k.MaxPool2D(k.Window(1, 1, pad_top=2), RANGE), [0, 0, 0, 1, 2]),
+        (k.Pad(2, 0, 0), [0, 0, 0, 1, 2]),
+        (k.Reshape(), [8, 8, 8, 8, 8]),
+        (k.SelectChannels(()), [0, 1, 2, 3, 4]),
+    ],
+)
+def test_last_input_row(params: k.KernelParams, expected: list[int]) -> None:
+    assert [last_input_row(params, 9, row) for row in range(5)] == expected
