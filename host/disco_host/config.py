@@ -10,6 +10,8 @@ from disco_host.lines import PeerLine, direct_line
 EMULATED = "emulated"
 POSIX = "posix"
 DEFAULT_DEADLINE_S = 30.0
+INSTRUCTIONS = "instructions"
+CYCLES_ESTIMATE = "cycles-estimate"
 
 
 @dataclass(frozen=True)
@@ -37,5 +39,7 @@ class RunConfig:
     """Folder that keeps what boards on this PC print."""
     peer_line: PeerLine = direct_line
     """Makes the lines between boards on this PC."""
+    count: str = INSTRUCTIONS
+    """Of emulated boards: INSTRUCTIONS or CYCLES_ESTIMATE."""
     sanitize: bool = False
     """posix only: build the nodes with ASan and UBSan."""

@@ -48,6 +48,8 @@ def _node_result(manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCap
             )
             for place, op in enumerate(manifest.programs[fact.node].ops)
         ),
+        stack_used_bytes=captures[-1].stack_used_bytes or None,
+        stack_bytes=fact.stack_bytes or None,
     )
 
 

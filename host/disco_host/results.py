@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from disco_host.stats import Summary
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NodeResult:
     board: str
     core: str
     unit: str
-    """"instructions", "cycles" or "ns"."""
+    """"instructions", "cycles-estimate", "cycles" or "ns"."""
     ticks_per_second: int
     """Rate of the node's counter; 0 where its unit is no time."""
     resolution_ticks: int
@@ -48,6 +48,10 @@ class NodeResult:
     wait: Summary
     send: Summary
     ops: tuple[OpResult, ...]
+    stack_used_bytes: int | None
+    """The most of the stack that was in use since the node started, handlers included; None where unknown."""
+    stack_bytes: int | None
+    """Room that is kept for it. Where all of it was in use, more may have been."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from disco_host.boards import NodeLine, open_cluster
 from disco_host.boards_local import check_emulators, start_emulated, start_posix
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
-from disco_host.config import EMULATED, POSIX, RunConfig
+from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, POSIX, RunConfig
+from disco_host.estimate import build_plugin, check_estimate
 from disco_host.firmware import build_images
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
@@ -121,6 +122,10 @@ def _check_config(config: RunConfig) -> None:
             raise UsageError(f"{name} is {value}, it must be at least {minimum}")
     if not 0 < config.deadline_s <= 3600:
         raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
+    if config.count not in (INSTRUCTIONS, CYCLES_ESTIMATE):
+        raise UsageError(f"count is {config.count!r}, it must be {INSTRUCTIONS} or {CYCLES_ESTIMATE}")
+    if config.count == CYCLES_ESTIMATE and config.boards != EMULATED:
+        raise UsageError("cycles are estimated on emulated boards only: run with --boards emulated, or without --count")
     if config.sanitize and config.boards != POSIX:
         raise UsageError("sanitize goes with posix boards only")
 
@@ -160,6 +165,10 @@ def _boards(
     hosted = config.boards == POSIX
     boards = [] if hosted else [load_board(target) for target in targets]
     check_emulators(boards)
+    plugin = None
+    if config.count == CYCLES_ESTIMATE:
+        check_estimate(boards)
+        plugin = build_plugin(bundle.path)
     progress.step("building the firmware")
     port = "posix" if hosted else "board"
     images = [image.path for image in build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)]
@@ -167,7 +176,7 @@ def _boards(
     with (
         start_posix(images, peer_line=config.peer_line, logs=config.logs)
         if hosted
-        else start_emulated(boards, images, peer_line=config.peer_line, logs=config.logs)
+        else start_emulated(boards, images, peer_line=config.peer_line, logs=config.logs, plugin=plugin)
     ) as lines:
         yield lines
 
