@@ -1,9 +1,9 @@
 """The cycle estimate of emulated boards: a plugin of QEMU's, built here from the project's own source.
 
-While a board runs, the plugin adds up what each executed instruction costs on the board's core
-(disco_targets/emulation/timing_*.c say by which tables and assumptions) in a counter that lies in a piece of the board's
-memory. The firmware reads it in place of its instruction counter, so every figure of a run comes in the unit
-"cycles-estimate". It is an estimate, for memory without wait states: not cycles of a real board, and no time.
+While a board runs, the plugin adds up what each executed instruction costs on the board's core, by the tables and
+assumptions that disco_targets/emulation/timing_*.c name, in a counter that lies in a piece of the board's memory. The
+firmware reads it in place of its instruction counter, so every figure of a run comes in the unit "cycles-estimate". It
+is an estimate, for memory without wait states: not cycles of a real board, and no time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from disco_host.session import NodeFacts
     from disco_targets.board import Board
 
 CORES = ("cortex-m4", "cortex-m7")
@@ -50,8 +51,22 @@ def check_estimate(boards: Sequence[Board]) -> None:
         help_text = run_child([program, "-help"], _HELP_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if b"\n-plugin " not in help_text.stdout:
             raise DiscoError(
-                f"this {program} was built without support for plugins, which the cycle estimate needs: install the one "
-                "of Debian or Ubuntu (sudo apt install qemu-system-arm), or count instructions"
+                f"this {program} was built without plugins, which the cycle estimate needs: install that of "
+                "Debian or Ubuntu (sudo apt install qemu-system-arm), or count instructions"
+            )
+
+
+def check_units(facts: Sequence[NodeFacts], count: str) -> None:
+    """Do all boards count cycles that were asked for?
+
+    Raises:
+        DiscoError: One counts something else: its firmware has not found the plugin's counter.
+    """
+    for fact in facts:
+        if count == CYCLES_ESTIMATE and fact.unit != count:
+            raise DiscoError(
+                f"node {fact.node} ({fact.board}) counts {fact.unit}, its firmware knows no {count}: export the bundle "
+                "again with this version's disco-export"
             )
 
 
@@ -67,7 +82,7 @@ def build_plugin(bundle: Path) -> Path:
     compiler = next((path for name in _COMPILERS if (path := shutil.which(name)) is not None), None)
     if compiler is None:
         raise DiscoError(
-            f"--count {CYCLES_ESTIMATE} builds a plugin for QEMU and needs a C compiler for this PC: sudo apt install gcc"
+            f"--count {CYCLES_ESTIMATE} builds a plugin of QEMU and needs a C compiler of this PC: sudo apt install gcc"
         )
     with as_file(files("disco_targets") / "emulation") as folder:
         sources = sorted(folder.glob("*.[ch]"))

@@ -31,6 +31,20 @@ class OpResult:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What a node takes of its board, in bytes."""
+
+    flash_bytes: int
+    """As linked."""
+    ram_bytes: int
+    """As linked, and the stack that was in use."""
+    stack_used_bytes: int
+    """The most that was in use since the node started, interrupt handlers included: measured, not bounded."""
+    stack_bytes: int
+    """Room that is kept for the stack. Where all of it was in use, more may have been."""
+
+
+@dataclass(frozen=True)
 class NodeResult:
     """One node over all measured inferences; counts in `unit`."""
 
@@ -48,10 +62,8 @@ class NodeResult:
     wait: Summary
     send: Summary
     ops: tuple[OpResult, ...]
-    stack_used_bytes: int | None
-    """The most of the stack that was in use since the node started, handlers included; None where unknown."""
-    stack_bytes: int | None
-    """Room that is kept for it. Where all of it was in use, more may have been."""
+    memory: Memory | None
+    """None where the run did not build the node's firmware, or its stack is not bounded (a process)."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,12 +16,12 @@ from disco_host.boards_local import check_emulators, start_emulated, start_posix
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
 from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, POSIX, RunConfig
-from disco_host.estimate import build_plugin, check_estimate
+from disco_host.estimate import build_plugin, check_estimate, check_units
 from disco_host.firmware import build_images
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
-from disco_host.results import RunResult
-from disco_host.session import NodeFacts, Session
+from disco_host.results import NodeResult, RunResult
+from disco_host.session import Session
 from disco_host.stats import summarise
 from disco_targets.board import load_board
 from disco_targets.errors import DiscoError, UsageError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from disco_firmware.build import FirmwareImage
     from disco_host.capture import InferenceCapture
 
     Int8Array = npt.NDArray[np.int8]
@@ -102,17 +103,19 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
     with (
-        _boards(config, bundle, cluster, progress) as lines,
+        _boards(config, bundle, cluster, progress) as (lines, images),
         Session(manifest, lines, config.deadline_s) as session,
     ):
         facts = session.greet()
+        check_units(facts, config.count)
         session.connect()
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
-    return _outcome(config, bundle, facts, captures, checker, accuracy)
+    nodes = node_results(manifest, facts, captures[config.warmup :], images)
+    return _outcome(config, bundle, nodes, captures, checker, accuracy)
 
 
 def _check_config(config: RunConfig) -> None:
@@ -156,10 +159,11 @@ def _boards(
     bundle: Bundle,
     cluster: tuple[ClusterNode, ...] | None,
     progress: Progress,
-) -> Iterator[tuple[NodeLine, ...]]:
+) -> Iterator[tuple[tuple[NodeLine, ...], Sequence[FirmwareImage]]]:
+    """The lines to the boards, and their firmware where it was built here."""
     if cluster is not None:
         with open_cluster(cluster) as lines:
-            yield lines
+            yield lines, ()
         return
     targets = bundle.manifest.targets
     hosted = config.boards == POSIX
@@ -171,14 +175,15 @@ def _boards(
         plugin = build_plugin(bundle.path)
     progress.step("building the firmware")
     port = "posix" if hosted else "board"
-    images = [image.path for image in build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)]
+    images = build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)
+    paths = [image.path for image in images]
     progress.step("booting the boards")
     with (
-        start_posix(images, peer_line=config.peer_line, logs=config.logs)
+        start_posix(paths, peer_line=config.peer_line, logs=config.logs)
         if hosted
-        else start_emulated(boards, images, peer_line=config.peer_line, logs=config.logs, plugin=plugin)
+        else start_emulated(boards, paths, peer_line=config.peer_line, logs=config.logs, plugin=plugin)
     ) as lines:
-        yield lines
+        yield lines, images
 
 
 def schedule(inputs: int, repeat: int, warmup: int) -> list[int]:
@@ -208,7 +213,7 @@ def _infer_all(
 def _outcome(
     config: RunConfig,
     bundle: Bundle,
-    facts: tuple[NodeFacts, ...],
+    nodes: tuple[NodeResult, ...],
     captures: list[InferenceCapture],
     checker: Checker,
     accuracy: float | None,
@@ -220,7 +225,7 @@ def _outcome(
         bundle_id=manifest.bundle_id,
         model=manifest.model.name,
         boards=config.boards if config.boards in (EMULATED, POSIX) else "cluster",
-        nodes=node_results(manifest, facts, measured),
+        nodes=nodes,
         links=link_results(manifest, measured, before),
         host_round_trip_ms=summarise([capture.round_trip_s * 1000 for capture in measured]),
         inferences=len(measured),

@@ -161,7 +161,9 @@ def load_board(name: str) -> Board:
     chip = data.get("chip")
     if chip is not None:
         data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
-    board = record(Board, {"name": name, "chip": None, "emulator": None, "shared_memory": None, **data}, f"boards/{name}.toml")
+    board = record(
+        Board, {"name": name, "chip": None, "emulator": None, "shared_memory": None, **data}, f"boards/{name}.toml"
+    )
     if board.unit not in UNITS:
         raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")
     if board.instruction_set not in INSTRUCTION_SETS:

@@ -389,6 +389,7 @@ def test_welcome(program: Path) -> None:
             clock_hz=0,
             resolution_ticks=1,
             free_ram_bytes=12345,
+            stack_bytes=4096,
             max_payload=protocol.MAX_PAYLOAD,
             link_count=2,
             bundle_id=BUNDLE_ID,

@@ -1,4 +1,4 @@
-"""Instruction sequences on an emulated board under the cycle estimate, without any firmware of the project around them."""
+"""Instruction sequences on an emulated board under the cycle estimate, without firmware of the project around them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ stop:
 
 
 def cycles_of(board: Board, sequences: Sequence[str], folder: Path) -> list[int]:
-    """Estimated cycles of each sequence; r0 to r3, r5 and r9 are free, r1 points to a word that holds its own address."""
+    """Estimated cycles of each sequence; r0 to r3 and r5 are free, r1 points to a word that holds its own address."""
     shared, counter = board.shared_memory, board.estimate_address
     assert shared is not None
     assert counter is not None
