@@ -127,11 +127,18 @@ def estimate_arguments(board: Board, plugin: Path, memory: Path) -> list[str]:
     assert address is not None
     with memory.open("wb") as file:
         file.truncate(shared.bytes)  # takes no room where nothing is written
+    path = _escaped(memory)
+    counter = f"core={board.core},memory={path},offset={address - shared.address}"
     return [
         "-object",
-        f"memory-backend-file,id=shared,size={shared.bytes},mem-path={memory},share=on",
+        f"memory-backend-file,id=shared,size={shared.bytes},mem-path={path},share=on",
         "-machine",
         "memory-backend=shared",
         "-plugin",
-        f"{plugin.resolve()},core={board.core},memory={memory},offset={address - shared.address}",
+        f"{_escaped(plugin.resolve())},{counter}",
     ]
+
+
+def _escaped(path: Path) -> str:
+    """As a value among QEMU's options, which commas part."""
+    return str(path).replace(",", ",,")

@@ -1,6 +1,6 @@
 /*
- * The part of QEMU's interface for TCG plugins, version 1 (QEMU 6.0 to 8.2), that the cycle estimate uses. QEMU's own header is in no
- * package of Debian's or Ubuntu's; what a plugin and QEMU share are these functions alone.
+ * The part of QEMU's interface for TCG plugins, version 1, that the cycle estimate uses. QEMU's own header is in no package of
+ * Debian 12; what a plugin and QEMU share are these functions alone.
  */
 #ifndef DISCO_QEMU_PLUGIN_H
 #define DISCO_QEMU_PLUGIN_H

@@ -8,7 +8,7 @@
  *   DSB, DMB, 1 + B                              2
  *   IT, "can be folded" into a 16-bit one        0 behind a 16-bit instruction, else 1
  * Not in the estimate: wait states of flash, contention on the bus, a full write buffer, what the alignment of 32-bit instructions costs,
- * and loads that are pipelined across the border of two translated blocks.
+ * entry and return of interrupts, and loads that are pipelined across the border of two translated blocks.
  */
 #include "timing.h"
 

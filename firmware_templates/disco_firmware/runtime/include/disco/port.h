@@ -16,9 +16,9 @@ extern "C" {
 
 /* What one tick of disco_port_ticks() is. Sent to the host in WELCOME. */
 typedef enum {
-    DISCO_UNIT_INSTRUCTIONS = 0, /* emulated board under instruction counting: never shown as time */
-    DISCO_UNIT_CYCLES = 1,       /* cycles of the core clock, disco_port_info_t.ticks_per_second of them a second */
-    DISCO_UNIT_NANOSECONDS = 2,  /* nanoseconds of a monotonic clock */
+    DISCO_UNIT_INSTRUCTIONS = 0,   /* emulated board under instruction counting: never shown as time */
+    DISCO_UNIT_CYCLES = 1,         /* cycles of the core clock, disco_port_info_t.ticks_per_second of them a second */
+    DISCO_UNIT_NANOSECONDS = 2,    /* nanoseconds of a monotonic clock */
     DISCO_UNIT_CYCLES_ESTIMATE = 3 /* cycles as an emulator estimates them: never shown as time */
 } disco_unit_t;
 
