@@ -222,7 +222,7 @@ def test_silent_peer_at_connect(network: Network, program: Path) -> None:
         (protocol.PeerHello(bytes(16), 1, 2).pack(), Status.ERR_BUNDLE),
         (protocol.PeerHello(BUNDLE_ID, 0, 2).pack(), Status.ERR_PEER),
         (protocol.PeerHello(BUNDLE_ID, 1, 3).pack(), Status.ERR_PEER),
-        (protocol.PeerHello(BUNDLE_ID, 1, 2, version=2).pack(), Status.ERR_VERSION),
+        (protocol.PeerHello(BUNDLE_ID, 1, 2, version=99).pack(), Status.ERR_VERSION),
         (GREETING.pack() + b"x", Status.ERR_PROTOCOL),
         (b"", Status.ERR_PROTOCOL),
     ],
