@@ -77,24 +77,8 @@ def test_sizes_and_timers_are_those_of_the_link() -> None:
     assert {Opcode.ACK, Opcode.NAK, Opcode.HELLO, Opcode.WELCOME} == protocol.UNSEQUENCED
 
 
-WELCOME_VALUES = (
-    1,
-    1,
-    0,
-    2,
-    0,
-    1,
-    15_625_000,
-    25_000_000,
-    1,
-    65_536,
-    8192,
-    240,
-    2,
-    bytes(range(16)),
-    b"board",
-    b"core",
-)
+WELCOME_NUMBERS = (1, 1, 0, 2, 0, 1, 15_625_000, 25_000_000, 1, 65_536, 8192, 240, 2)
+WELCOME_VALUES = (*WELCOME_NUMBERS, bytes(range(16)), b"board", b"core")
 WELCOME = Welcome(*WELCOME_VALUES[:-2], "qemu-mps2-an386", "cortex-m4")  # type: ignore[arg-type]
 
 MESSAGES: list[tuple[Any, str]] = [
