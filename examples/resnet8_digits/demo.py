@@ -17,8 +17,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from disco_firmware.build import build_node
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORK = Path("build/demo")
@@ -62,7 +60,7 @@ def main() -> int:
                 if status:
                     return status
                 report = json.loads((ROOT / WORK / f"{case.key}.json").read_text())
-                reports[case.key] = report | {"firmware": _sizes(case)}
+                reports[case.key] = report
         finally:
             worker.shutdown(cancel_futures=True)
     (ROOT / WORK / "report.json").write_text(json.dumps(reports, indent=1) + "\n")
@@ -150,22 +148,17 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
 
 def _cells(report: dict[str, Any], base: float) -> tuple[str, ...]:
     compute = [node["compute"]["median"] for node in report["nodes"]]
+    memories = [node["memory"] for node in report["nodes"]]
     sent = [f"{link['from']}->{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
     return (
         f"{100 * report['accuracy']:.1f} %",
         "\n".join(f"{value / 1e6:.2f} M" for value in compute),
         f"{max(compute) / base:.2f}",
         "\n".join(sent) or "-",
-        "\n".join(f"{image['flash_bytes']:,}" for image in report["firmware"]),
-        "\n".join(f"{image['ram_bytes']:,}" for image in report["firmware"]),
+        "\n".join(f"{memory['flash_bytes']:,}" for memory in memories),
+        "\n".join(f"{memory['ram_bytes']:,}" for memory in memories),
         "yes" if report["bit_exact"] else "NO",
     )
-
-
-def _sizes(case: Case) -> list[dict[str, int]]:
-    """Flash and RAM without stack of each node, as linked."""
-    images = [build_node(ROOT / WORK / case.key, node) for node in range(case.nodes)]
-    return [{"flash_bytes": image.flash_bytes, "ram_bytes": image.ram_bytes} for image in images]
 
 
 if __name__ == "__main__":

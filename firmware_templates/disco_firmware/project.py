@@ -33,12 +33,16 @@ class ProjectContext:
     uarts: tuple[Uart, ...]
     """Those in use: host, then peers."""
     stack_bytes: int
+    estimate_address: int | None
+    """Where the emulator's plugin counts estimated cycles; None where it cannot."""
 
 
 def write_node_project(board: Board, node: int, nodes: int, directory: Path) -> None:
     """Writes CMakeLists.txt, disco_board.h and, for a microcontroller, link.ld into `directory`."""
     uarts = board.chip.uarts[:nodes] if board.chip is not None else ()
-    context = ProjectContext(board.name, board.core, board.bsp, node, nodes, board.chip, uarts, STACK_BYTES)
+    context = ProjectContext(
+        board.name, board.core, board.bsp, node, nodes, board.chip, uarts, STACK_BYTES, board.estimate_address
+    )
     names = ["CMakeLists.txt", "disco_board.h", *(["link.ld"] if board.chip is not None else [])]
     for name in names:
         (directory / name).write_text(render(f"{name}.j2", context), encoding="utf-8")

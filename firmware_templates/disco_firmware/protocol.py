@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MODEL_ABI = 3
 ADDRESS_HOST = 0xFE
 ADDRESS_ANY = 0xFF
@@ -79,11 +79,12 @@ class Unit(enum.IntEnum):
     INSTRUCTIONS = 0
     CYCLES = 1
     NANOSECONDS = 2
+    CYCLES_ESTIMATE = 3
 
     @property
     def label(self) -> str:
         """As written in reports and JSON."""
-        return {0: "instructions", 1: "cycles", 2: "ns"}[self.value]
+        return {0: "instructions", 1: "cycles", 2: "ns", 3: "cycles-estimate"}[self.value]
 
 
 class MessageError(ValueError):
@@ -156,12 +157,13 @@ class Welcome(_Fixed):
     clock_hz: int
     resolution_ticks: int
     free_ram_bytes: int
+    stack_bytes: int
     max_payload: int
     link_count: int
     bundle_id: bytes
     board: str
     core: str
-    layout = _struct("HHBBBBIIIIHBx16s32s16s")
+    layout = _struct("HHBBBBIIIIIHBx16s32s16s")
 
     def pack(self) -> bytes:
         """The payload."""
@@ -204,12 +206,13 @@ class Run(_Fixed):
 
 @dataclass(frozen=True)
 class Done(_Fixed):
-    """Node to host, last message of a run: ticks at its start and end."""
+    """Node to host, last message of a run: ticks at its start and end, the most stack in use so far (0: unknown)."""
 
     inference: int
+    stack_used_bytes: int
     start: int
     end: int
-    layout = _struct("I4xQQ")
+    layout = _struct("IIQQ")
 
 
 @dataclass(frozen=True)

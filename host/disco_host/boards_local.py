@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_host.boards import NodeLine
+from disco_host.estimate import estimate_arguments
 from disco_host.lines import PeerLine, Wiring, direct_line, wire
 from disco_host.processes import ChildProcess, missing_program, stop_all
 from disco_host.transport import from_socket
@@ -73,6 +74,7 @@ def start_emulated(
     *,
     peer_line: PeerLine = direct_line,
     logs: Path | None = None,
+    plugin: Path | None = None,
 ) -> Iterator[tuple[NodeLine, ...]]:
     """Starts one emulator per node, wired to each other and to us; ends all of them at the end.
 
@@ -81,18 +83,24 @@ def start_emulated(
         images: Firmware by node.
         peer_line: Makes the lines between the boards.
         logs: Folder that keeps what the emulators print; default a temporary one.
+        plugin: That of `disco_host.estimate`: the boards count estimated cycles.
 
     Raises:
         DiscoError: QEMU is not installed or a board is not an emulated one.
     """
     check_emulators(boards)
 
-    def command(node: int, descriptors: dict[int, int]) -> list[str]:
-        return emulator_command(boards[node], images[node], descriptors)
+    with contextlib.ExitStack() as stack:
+        estimate: list[list[str]] = [[] for _ in boards]
+        if plugin is not None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="disco-cycles-")))
+            estimate = [estimate_arguments(board, plugin, folder / str(node)) for node, board in enumerate(boards)]
 
-    names = [board.name for board in boards]
-    with _start(names, command, peer_line, logs) as lines:
-        yield lines
+        def command(node: int, descriptors: dict[int, int]) -> list[str]:
+            return emulator_command(boards[node], images[node], descriptors) + estimate[node]
+
+        names = [board.name for board in boards]
+        yield stack.enter_context(_start(names, command, peer_line, logs))
 
 
 @contextlib.contextmanager

@@ -30,6 +30,8 @@ class NodeCapture:
     """Own channels [h][w][own] of each model output, b"" where the node sends nothing of it."""
     ops: tuple[OpRecord, ...]
     routes: tuple[RouteRecord, ...]
+    stack_used_bytes: int = 0
+    """The most of its stack that was in use since the node started; 0 where unknown."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ class Collector:
             tuple(bytes(stream) for stream in self._outputs),
             tuple(self._ops),
             tuple(self._routes),
+            message.stack_used_bytes,
         )
 
     def _output_bytes(self, output: int) -> int:

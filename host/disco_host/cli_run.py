@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from disco_host.config import DEFAULT_DEADLINE_S, EMULATED, POSIX, RunConfig
+from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, POSIX, RunConfig
 from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 
@@ -52,6 +52,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         deadline_s=options.deadline,
         logs=options.keep_logs,
         project=options.project,
+        count=options.count,
     )
     if options.json is not None and options.json == options.trace:
         raise UsageError("--json and --trace name the same file: give each its own")
@@ -93,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--warmup", type=int, default=1, metavar="W", help=warmup)
     check = "compare the outputs (default), or the output of every op on every node"
     add("--check", choices=("outputs", "tensors"), default="outputs", help=check)
+    count = "what emulated boards count; cycles are estimated for Cortex-M4 and M7 (default instructions)"
+    add("--count", choices=(INSTRUCTIONS, CYCLES_ESTIMATE), default=INSTRUCTIONS, help=count)
     deadline = f"of every single wait (default {DEFAULT_DEADLINE_S:g})"
     add("--deadline", type=float, default=DEFAULT_DEADLINE_S, metavar="SECONDS", help=deadline)
     add("--json", type=Path, metavar="FILE", help="write all figures")

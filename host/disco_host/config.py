@@ -10,6 +10,8 @@ from disco_host.lines import PeerLine, direct_line
 EMULATED = "emulated"
 POSIX = "posix"
 DEFAULT_DEADLINE_S = 30.0
+INSTRUCTIONS = "instructions"
+CYCLES_ESTIMATE = "cycles-estimate"
 
 
 @dataclass(frozen=True)
@@ -39,5 +41,7 @@ class RunConfig:
     """Makes the lines between boards on this PC."""
     project: Path | None = None
     """Boards and links as numbers: the run's counts are projected onto them."""
+    count: str = INSTRUCTIONS
+    """Of emulated boards: INSTRUCTIONS or CYCLES_ESTIMATE."""
     sanitize: bool = False
     """posix only: build the nodes with ASan and UBSan."""

@@ -5,25 +5,53 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from disco_host.results import LinkResult, NodeResult, OpResult
+from disco_host.results import LinkResult, Memory, NodeResult, OpResult
 from disco_host.stats import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from disco_firmware.build import FirmwareImage
     from disco_firmware.manifest import Manifest, NodeOp
     from disco_host.capture import InferenceCapture, NodeCapture
     from disco_host.session import NodeFacts
 
 
 def node_results(
-    manifest: Manifest, facts: Sequence[NodeFacts], captures: Sequence[InferenceCapture]
+    manifest: Manifest,
+    facts: Sequence[NodeFacts],
+    captures: Sequence[InferenceCapture],
+    images: Sequence[FirmwareImage] = (),
 ) -> tuple[NodeResult, ...]:
-    """One result per node; `captures` are the measured inferences, at least one."""
-    return tuple(_node_result(manifest, fact, [capture.nodes[fact.node] for capture in captures]) for fact in facts)
+    """One result per node.
+
+    Args:
+        manifest: Of the bundle.
+        facts: By node.
+        captures: The measured inferences, at least one.
+        images: By node, where the run built the firmware of boards; else none.
+    """
+    return tuple(
+        _node_result(
+            manifest,
+            fact,
+            [capture.nodes[fact.node] for capture in captures],
+            images[fact.node] if images else None,
+        )
+        for fact in facts
+    )
 
 
-def _node_result(manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture]) -> NodeResult:
+def _memory(fact: NodeFacts, last: NodeCapture, image: FirmwareImage) -> Memory | None:
+    if not fact.stack_bytes:
+        return None
+    used = last.stack_used_bytes
+    return Memory(image.flash_bytes, image.ram_bytes + used, used, fact.stack_bytes)
+
+
+def _node_result(
+    manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture], image: FirmwareImage | None
+) -> NodeResult:
     return NodeResult(
         node=fact.node,
         board=fact.board,
@@ -48,6 +76,7 @@ def _node_result(manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCap
             )
             for place, op in enumerate(manifest.programs[fact.node].ops)
         ),
+        memory=_memory(fact, captures[-1], image) if image is not None else None,
     )
 
 

@@ -19,6 +19,8 @@ def print_report(result: RunResult, console: Console) -> None:
     for node in result.nodes:
         console.print(ops_table(node))
     console.print(nodes_table(result))
+    if any(node.memory is not None for node in result.nodes):
+        console.print(memory_table(result))
     if result.links:
         console.print(links_table(result))
     for line in verdict(result):
@@ -62,6 +64,28 @@ def nodes_table(result: RunResult) -> Table:
     for node in result.nodes:
         columns = (node.compute, node.wait, node.send, node.total)
         table.add_row(f"{node.node}\n{node.unit}", "median\nmin\nmax", *(_range(summary) for summary in columns))
+    return table
+
+
+def memory_table(result: RunResult) -> Table:
+    """Flash and RAM of the nodes whose firmware was built here."""
+    table = Table(
+        title="Memory in bytes: flash as linked, RAM as linked and the stack that was in use", title_justify="left"
+    )
+    table.add_column("node")
+    for column in ("flash", "RAM", "of it stack"):
+        table.add_column(column, justify="right")
+    for node in result.nodes:
+        memory = node.memory
+        if memory is not None:
+            full = memory.stack_used_bytes >= memory.stack_bytes
+            stack = f"{memory.stack_used_bytes:,} of {memory.stack_bytes:,}"
+            table.add_row(
+                str(node.node),
+                f"{memory.flash_bytes:,}",
+                f"{memory.ram_bytes:,}",
+                f"[bold red]{stack}: it may have overflowed[/]" if full else stack,
+            )
     return table
 
 
@@ -121,6 +145,11 @@ def _caption(result: RunResult) -> str | None:
         return (
             "Emulated boards count instructions, which are no time. How many a board spends on waiting and sending "
             "depends on how fast this PC emulates: only the compute of the same input repeats."
+        )
+    if any(node.unit == "cycles-estimate" for node in result.nodes):
+        return (
+            "Cycles as the emulator's plugin estimates them, for memory without wait states: no cycles of a real board "
+            "and no time. A board that sleeps takes none; only the compute of the same input repeats."
         )
     return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from disco_host.stats import Summary
 
-RESULT_SCHEMA = 1
+RESULT_SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,20 @@ class OpResult:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What a node takes of its board, in bytes."""
+
+    flash_bytes: int
+    """As linked."""
+    ram_bytes: int
+    """As linked, and the stack that was in use."""
+    stack_used_bytes: int
+    """The most that was in use since the node started, interrupt handlers included: measured, not bounded."""
+    stack_bytes: int
+    """Room that is kept for the stack. Where all of it was in use, more may have been."""
+
+
+@dataclass(frozen=True)
 class NodeResult:
     """One node over all measured inferences; counts in `unit`."""
 
@@ -38,7 +52,7 @@ class NodeResult:
     board: str
     core: str
     unit: str
-    """"instructions", "cycles" or "ns"."""
+    """"instructions", "cycles-estimate", "cycles" or "ns"."""
     ticks_per_second: int
     """Rate of the node's counter; 0 where its unit is no time."""
     resolution_ticks: int
@@ -48,6 +62,8 @@ class NodeResult:
     wait: Summary
     send: Summary
     ops: tuple[OpResult, ...]
+    memory: Memory | None
+    """None where the run did not build the node's firmware, or its stack is not bounded (a process)."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,14 +15,15 @@ from disco_host.boards import NodeLine, open_cluster
 from disco_host.boards_local import check_emulators, start_emulated, start_posix
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
-from disco_host.config import EMULATED, POSIX, RunConfig
+from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, POSIX, RunConfig
+from disco_host.estimate import build_plugin, check_estimate, check_units
 from disco_host.firmware import build_images
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
 from disco_host.projection import Projected, project
 from disco_host.projection_file import load_projection
-from disco_host.results import RunResult
-from disco_host.session import NodeFacts, Session
+from disco_host.results import NodeResult, RunResult
+from disco_host.session import Session
 from disco_host.stats import summarise
 from disco_targets.board import load_board
 from disco_targets.errors import DiscoError, UsageError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from disco_firmware.build import FirmwareImage
     from disco_host.capture import InferenceCapture
 
     Int8Array = npt.NDArray[np.int8]
@@ -112,17 +114,19 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
     with (
-        _boards(config, bundle, cluster, progress) as lines,
+        _boards(config, bundle, cluster, progress) as (lines, images),
         Session(manifest, lines, config.deadline_s) as session,
     ):
         facts = session.greet()
+        check_units(facts, config.count)
         session.connect()
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
-    outcome = _outcome(config, bundle, facts, captures, checker, accuracy)
+    nodes = node_results(manifest, facts, captures[config.warmup :], images)
+    outcome = _outcome(config, bundle, nodes, captures, checker, accuracy)
     if model is None:
         return outcome
     return replace(outcome, projected=project(manifest, outcome.result, model, str(config.project)))
@@ -137,6 +141,10 @@ def _check_config(config: RunConfig) -> None:
         raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
     if config.project is not None and config.boards == POSIX:
         raise UsageError("posix nodes measure time, which is not projected: use --project with emulated boards")
+    if config.count not in (INSTRUCTIONS, CYCLES_ESTIMATE):
+        raise UsageError(f"count is {config.count!r}, it must be {INSTRUCTIONS} or {CYCLES_ESTIMATE}")
+    if config.count == CYCLES_ESTIMATE and config.boards != EMULATED:
+        raise UsageError("cycles are estimated on emulated boards only: run with --boards emulated, or without --count")
     if config.sanitize and config.boards != POSIX:
         raise UsageError("sanitize goes with posix boards only")
 
@@ -167,25 +175,31 @@ def _boards(
     bundle: Bundle,
     cluster: tuple[ClusterNode, ...] | None,
     progress: Progress,
-) -> Iterator[tuple[NodeLine, ...]]:
+) -> Iterator[tuple[tuple[NodeLine, ...], Sequence[FirmwareImage]]]:
+    """The lines to the boards, and their firmware where it was built here."""
     if cluster is not None:
         with open_cluster(cluster) as lines:
-            yield lines
+            yield lines, ()
         return
     targets = bundle.manifest.targets
     hosted = config.boards == POSIX
     boards = [] if hosted else [load_board(target) for target in targets]
     check_emulators(boards)
+    plugin = None
+    if config.count == CYCLES_ESTIMATE:
+        check_estimate(boards)
+        plugin = build_plugin(bundle.path)
     progress.step("building the firmware")
     port = "posix" if hosted else "board"
-    images = [image.path for image in build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)]
+    images = build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)
+    paths = [image.path for image in images]
     progress.step("booting the boards")
     with (
-        start_posix(images, peer_line=config.peer_line, logs=config.logs)
+        start_posix(paths, peer_line=config.peer_line, logs=config.logs)
         if hosted
-        else start_emulated(boards, images, peer_line=config.peer_line, logs=config.logs)
+        else start_emulated(boards, paths, peer_line=config.peer_line, logs=config.logs, plugin=plugin)
     ) as lines:
-        yield lines
+        yield lines, images
 
 
 def schedule(inputs: int, repeat: int, warmup: int) -> list[int]:
@@ -215,7 +229,7 @@ def _infer_all(
 def _outcome(
     config: RunConfig,
     bundle: Bundle,
-    facts: tuple[NodeFacts, ...],
+    nodes: tuple[NodeResult, ...],
     captures: list[InferenceCapture],
     checker: Checker,
     accuracy: float | None,
@@ -227,7 +241,7 @@ def _outcome(
         bundle_id=manifest.bundle_id,
         model=manifest.model.name,
         boards=config.boards if config.boards in (EMULATED, POSIX) else "cluster",
-        nodes=node_results(manifest, facts, measured),
+        nodes=nodes,
         links=link_results(manifest, measured, before),
         host_round_trip_ms=summarise([capture.round_trip_s * 1000 for capture in measured]),
         inferences=len(measured),

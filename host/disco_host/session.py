@@ -46,6 +46,8 @@ class NodeFacts:
     clock_hz: int
     resolution_ticks: int
     free_ram_bytes: int
+    stack_bytes: int
+    """Room that is kept for the stack, 0 where unknown."""
 
 
 Handler = Callable[[NodeEnd, Message], None]
@@ -307,4 +309,5 @@ class Session:
             welcome.clock_hz,
             welcome.resolution_ticks,
             welcome.free_ram_bytes,
+            welcome.stack_bytes,
         )

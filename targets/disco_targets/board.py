@@ -27,6 +27,9 @@ UNITS = ("instructions", "cycles", "ns")
 INSTRUCTION_SETS = ("base", "dsp", "mve")
 """What a core offers to kernels, each with those before: nothing beyond Armv6-M or v7-M, the DSP extension, Helium."""
 
+ESTIMATE_BYTES = 16
+"""What the cycle estimate takes of a board's shared memory (COUNTER_BYTES in emulation/plugin.c)."""
+
 
 @dataclass(frozen=True)
 class Region:
@@ -102,6 +105,8 @@ class Board:
     """None for hosted targets."""
     emulator: Emulator | None
     """None for real boards and hosted targets."""
+    shared_memory: Region | None
+    """What of its memory the emulator can keep in a file; None where nothing."""
 
     @property
     def core(self) -> str:
@@ -122,6 +127,12 @@ class Board:
     def ram_bytes(self) -> int | None:
         """None where nothing limits it."""
         return self.chip.ram.bytes if self.chip is not None else None
+
+    @property
+    def estimate_address(self) -> int | None:
+        """Where a plugin of the emulator's may count cycles: the end of the shared memory; None where it cannot."""
+        memory = self.shared_memory
+        return memory.address + memory.bytes - ESTIMATE_BYTES if memory is not None else None
 
     @property
     def max_nodes(self) -> int | None:
@@ -150,7 +161,9 @@ def load_board(name: str) -> Board:
     chip = data.get("chip")
     if chip is not None:
         data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
-    board = record(Board, {"name": name, "chip": None, "emulator": None, **data}, f"boards/{name}.toml")
+    board = record(
+        Board, {"name": name, "chip": None, "emulator": None, "shared_memory": None, **data}, f"boards/{name}.toml"
+    )
     if board.unit not in UNITS:
         raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")
     if board.instruction_set not in INSTRUCTION_SETS:

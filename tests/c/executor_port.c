@@ -37,7 +37,7 @@ disco_status_t disco_port_init(int argc, char **argv) {
 }
 
 const disco_port_info_t *disco_port_info(void) {
-    static disco_port_info_t info = {"test", "host", DISCO_UNIT_NANOSECONDS, 1000000000u, 0, 1, 12345, 0};
+    static disco_port_info_t info = {"test", "host", DISCO_UNIT_NANOSECONDS, 1000000000u, 0, 1, 12345, 4096, 0};
     info.link_count = line_count;
     return &info;
 }
@@ -47,6 +47,10 @@ uint64_t disco_port_ticks(void) {
 }
 
 /* Asked around every kernel call: the place to be slow. */
+uint32_t disco_port_stack_used(void) {
+    return 1234;
+}
+
 uint64_t disco_port_task_ticks(void) {
     const struct timespec pause = {0, slow_us * 1000};
     if (slow_us > 0) {

@@ -4,6 +4,7 @@
  *   0x71: u32 frames: so many full CHANNELS frames go to the first peer; answer 0x71 with u32 milliseconds when all are acknowledged
  *   0x72: answer 0x72: u32 frames and u32 CRC-32 of the payloads that came from the first peer
  *   0x73: u32 rounds: a fixed computation; answer 0x73: u64 ticks and u64 task ticks that it took, u32 its result
+ *   0x74: u32 bytes: uses so many of the stack; answer 0x74: u32 the most that was ever in use
  */
 #include <string.h>
 
@@ -12,7 +13,7 @@
 #include "disco/port.h"
 #include "disco_board.h"
 
-enum { ECHO = 0x70, BLAST = 0x71, COUNT = 0x72, COMPUTE = 0x73 };
+enum { ECHO = 0x70, BLAST = 0x71, COUNT = 0x72, COMPUTE = 0x73, STACK = 0x74 };
 
 static disco_link_t host;
 static disco_link_t peer;
@@ -41,6 +42,11 @@ static disco_status_t greet(disco_link_t *link, const uint8_t *payload) {
     return disco_link_send_control(link, DISCO_MSG_WELCOME, payload, 3);
 }
 
+static uint32_t use_stack(uint32_t bytes) {
+    volatile uint32_t here[16] = {bytes};
+    return bytes > sizeof here ? use_stack(bytes - (uint32_t)sizeof here) + here[1] : here[1];
+}
+
 static disco_status_t on_host(void *context, disco_link_t *link, uint8_t opcode, const uint8_t *payload,
                               uint16_t length) {
     (void)context;
@@ -62,6 +68,10 @@ static disco_status_t on_host(void *context, disco_link_t *link, uint8_t opcode,
     case COMPUTE:
         compute_rounds = get_u32(payload);
         return DISCO_OK;
+    case STACK:
+        put(answer, use_stack(get_u32(payload)), 4);
+        put(answer, disco_port_stack_used(), 4);
+        return disco_link_send(link, STACK, answer, 4);
     default:
         return DISCO_ERR_PROTOCOL;
     }

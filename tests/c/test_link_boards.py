@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from disco_firmware.project import STACK_BYTES
 from disco_firmware.protocol import MAX_PAYLOAD
 from disco_host.boards import NodeLine
 from disco_host.boards_local import start_emulated
@@ -20,7 +21,7 @@ from disco_host.lines import PeerLine, direct_line
 from disco_targets.board import load_board
 from helpers.c_build import tool
 from helpers.fault_proxy import FaultProxy
-from helpers.link_stub import BLAST, COMPUTE, COUNT, ECHO, StubHost, build_stub
+from helpers.link_stub import BLAST, COMPUTE, COUNT, ECHO, STACK, StubHost, build_stub
 
 EMULATED = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
 M4 = EMULATED[0]
@@ -107,6 +108,21 @@ def test_a_burst_of_commands_waits_in_the_line(m4_images: list[Path]) -> None:
             host.send(ECHO, bytes([number]) * 200)
         assert [host.wait(ECHO)[0] for _ in range(12)] == list(range(12))
         assert len(host.wait(COMPUTE)) == 20
+
+
+@pytest.mark.parametrize("target", EMULATED)
+def test_the_most_stack_that_was_in_use_is_known(tmp_path: Path, target: str) -> None:
+    with _boards(target, build_stub(tmp_path, target, nodes=1)) as (host,):
+
+        def use(count: int) -> int:
+            return int.from_bytes(host.ask(STACK, struct.pack("<I", count)), "little")
+
+        least = use(0)
+        assert 100 < least < 1000
+        some = use(2000)
+        assert least + 2000 - 200 < some < least + 4000  # each step takes its frame beside its 64 bytes
+        assert use(0) == some
+        assert use(2 * STACK_BYTES) == STACK_BYTES  # all of it: what lies below is not painted
 
 
 @pytest.mark.parametrize("target", EMULATED)

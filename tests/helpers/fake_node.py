@@ -96,6 +96,7 @@ class FakeNode:
             clock_hz=0,
             resolution_ticks=1,
             free_ram_bytes=0,
+            stack_bytes=0,
             max_payload=protocol.MAX_PAYLOAD,
             link_count=manifest.nodes,
             bundle_id=bytes.fromhex(manifest.bundle_id),
@@ -153,7 +154,7 @@ class FakeNode:
         )
         if routes and self._fault != "no routes":
             self._link.send(Opcode.ROUTES, protocol.RouteRecords(run.inference, 0, routes).pack())
-        self._link.send(Opcode.DONE, protocol.Done(number, 1000, 5000 + 100 * run.inference).pack())
+        self._link.send(Opcode.DONE, protocol.Done(number, 0, 1000, 5000 + 100 * run.inference).pack())
 
     def _op_record(self, place: int) -> protocol.OpRecord:
         op = self._program.ops[place]

@@ -13,7 +13,7 @@ from disco_firmware.project import copy_firmware_sources, write_node_project
 from disco_firmware.protocol import ADDRESS_HOST, Hello, Opcode
 from disco_targets.board import load_board
 
-ECHO, BLAST, COUNT, COMPUTE = 0x70, 0x71, 0x72, 0x73
+ECHO, BLAST, COUNT, COMPUTE, STACK = 0x70, 0x71, 0x72, 0x73, 0x74
 STUB = Path(__file__).parents[1] / "c" / "link_stub.c"
 DEADLINE_S = 60.0
 HELLO_AGAIN_S = 0.5

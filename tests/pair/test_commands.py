@@ -367,6 +367,38 @@ def test_missing_tools_name_their_package(bundle: Path, tmp_path: Path) -> None:
     _refused(_call("flash", bundle, PATH=empty), "is not installed", "sudo apt install")
 
 
+def test_cycles_are_estimated(bundle: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    result = _call("run", bundle, "--boards", "emulated", "--count", "cycles-estimate", "--json", file)
+    assert result.returncode == 0, result.stderr
+    text = " ".join(result.stdout.split())  # tables wrap their titles
+    assert "medians in cycles-estimate" in text
+    assert "no cycles of a real board" in text
+    assert {node["unit"] for node in json.loads(file.read_text())["nodes"]} == {"cycles-estimate"}
+
+
+def test_cycles_that_cannot_be_estimated(bundle: Path, tmp_path: Path) -> None:
+    estimate = ("--boards", "emulated", "--count", "cycles-estimate")
+    _refused(_call("run", bundle, "--boards", "posix", "--count", "cycles-estimate"), "on emulated boards only", code=2)
+    m33 = export_tiny(tmp_path / "m33", target="qemu-mps2-an505").path
+    _refused(_call("run", m33, *estimate), "node 0 (qemu-mps2-an505) has a cortex-m33", "cortex-m4 and cortex-m7 only")
+    program = shutil.which("qemu-system-arm")
+    if program is None:
+        pytest.skip("qemu-system-arm is not installed")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "qemu-system-arm").symlink_to(program)
+    unbuilt = _unbuilt(bundle, tmp_path)
+    _refused(_call("run", unbuilt, *estimate, PATH=str(tools)), "needs a C compiler", "apt install gcc")
+    (tools / "gcc").write_text("#!/bin/sh\necho broken; exit 1\n")
+    (tools / "gcc").chmod(0o755)
+    _refused(_call("run", unbuilt, *estimate, PATH=str(tools)), "cannot build the cycle estimate's plugin: broken")
+    (tools / "qemu-system-arm").unlink()
+    (tools / "qemu-system-arm").write_text("#!/bin/sh\necho usage\n")
+    (tools / "qemu-system-arm").chmod(0o755)
+    _refused(_call("run", unbuilt, *estimate, PATH=str(tools)), "was built without plugins")
+
+
 def test_boards_that_somebody_else_started(bundle: Path, tmp_path: Path) -> None:
     """A cluster file: one board behind a pyserial URL, one behind a unix socket."""
     images = [build_node(bundle, node).path for node in range(2)]

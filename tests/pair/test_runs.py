@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from disco_converter.export import ExportConfig, export
-from disco_host.config import RunConfig
+from disco_firmware.project import STACK_BYTES
+from disco_host.config import CYCLES_ESTIMATE, RunConfig
 from disco_host.lines import direct_line
 from disco_host.run import RunOutcome, run
 from disco_host.trace import chrome_trace
@@ -27,11 +28,11 @@ INPUTS = EXAMPLE / "test_images.npy"
 LABELS = EXAMPLE / "test_labels.npy"
 
 
-def _run(bundle: Path, boards: str, count: int, **more: object) -> RunOutcome:
+def _run(bundle: Path, boards: str, inputs: int, **more: object) -> RunOutcome:
     folder = Path(tempfile.mkdtemp(dir=bundle.parent))
     images, labels = folder / "images.npy", folder / "labels.npy"
-    np.save(images, np.load(INPUTS)[:count])
-    np.save(labels, np.load(LABELS)[:count])
+    np.save(images, np.load(INPUTS)[:inputs])
+    np.save(labels, np.load(LABELS)[:inputs])
     config = RunConfig(bundle=bundle, boards=boards, inputs=images, labels=labels, **more)  # type: ignore[arg-type]
     return run(config)
 
@@ -65,6 +66,32 @@ def test_instruction_counts_repeat(make_bundle: BundleMaker) -> None:
     for one, two in zip(first.nodes, second.nodes, strict=True):
         difference = abs(one.compute.median - two.compute.median)
         assert difference <= 1e-4 * one.compute.median  # +-0.01 %
+
+
+def test_the_stack_of_a_board_is_measured(make_bundle: BundleMaker) -> None:
+    boards = _run(make_bundle(2, "qemu-mps2-an386"), "emulated", 2).result
+    for node in boards.nodes:
+        assert node.memory is not None
+        assert 200 < node.memory.stack_used_bytes < node.memory.stack_bytes == STACK_BYTES
+        assert node.memory.ram_bytes > node.memory.stack_used_bytes + 10_000
+    posix = _run(make_bundle(2, "posix"), "posix", 2).result
+    assert [node.memory for node in posix.nodes] == [None, None]
+
+
+# Cycles per instruction: one at least on the M4, which issues one at a time; half at least on the M7, which issues two.
+@pytest.mark.parametrize(("target", "least", "most"), [("qemu-mps2-an386", 1.1, 2.0), ("qemu-mps2-an500", 0.5, 1.1)])
+def test_cycle_estimates_repeat_and_are_plausible(
+    make_bundle: BundleMaker, target: str, least: float, most: float
+) -> None:
+    bundle = make_bundle(2, target)
+    counted = _run(bundle, "emulated", 1, repeat=2).result
+    first, second = (_run(bundle, "emulated", 1, repeat=3, count=CYCLES_ESTIMATE).result for _ in range(2))
+    assert first.bit_exact
+    for one, two, instructions in zip(first.nodes, second.nodes, counted.nodes, strict=True):
+        assert (one.unit, instructions.unit) == ("cycles-estimate", "instructions")
+        assert abs(one.compute.median - two.compute.median) <= 1e-4 * one.compute.median  # +-0.01 %
+        for op, op_instructions in zip(one.ops, instructions.ops, strict=True):
+            assert least <= op.compute.median / op_instructions.compute.median <= most, op.name
 
 
 @pytest.mark.parametrize("boards", ["emulated", "posix"])

@@ -77,16 +77,17 @@ def test_sizes_and_timers_are_those_of_the_link() -> None:
     assert {Opcode.ACK, Opcode.NAK, Opcode.HELLO, Opcode.WELCOME} == protocol.UNSEQUENCED
 
 
-WELCOME_VALUES = (1, 1, 0, 2, 0, 1, 15_625_000, 25_000_000, 1, 65_536, 240, 2, bytes(range(16)), b"board", b"core")
+WELCOME_NUMBERS = (1, 1, 0, 2, 0, 1, 15_625_000, 25_000_000, 1, 65_536, 8192, 240, 2)
+WELCOME_VALUES = (*WELCOME_NUMBERS, bytes(range(16)), b"board", b"core")
 WELCOME = Welcome(*WELCOME_VALUES[:-2], "qemu-mps2-an386", "cortex-m4")  # type: ignore[arg-type]
 
 MESSAGES: list[tuple[Any, str]] = [
-    (Hello(9), "0100 09 00"),
+    (Hello(9), "0200 09 00"),
     (Connect(1000), "e8030000"),
     (Run(3, 2000, 1), "03000000 d0070000 01000000"),
-    (Done(3, 1, 2**40), "03000000 00000000 0100000000000000 0000000000010000"),
+    (Done(3, 400, 1, 2**40), "03000000 90010000 0100000000000000 0000000000010000"),
     (ErrorReport(3, 7, 0xFFFF, 1, 12, 500), "0300 0700 ffff 01 00 0c000000 f4010000"),
-    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0100"),
+    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0200"),
     (Credit(4, 5), "04000000 0500 0000"),
     (OpRecord(1, 2, 3, 4, 5, 6), "".join(f"{n:02x}" + "00" * 7 for n in range(1, 6)) + "06000000 00000000"),
     (RouteRecord(1, 2, 3, 4, 5), "01" + "00" * 7 + "02" + "00" * 7 + "03000000 04000000 05000000 00000000"),
@@ -104,12 +105,12 @@ def test_messages_are_packed_as_documented(message: Any, wire: str) -> None:
 
 def test_welcome_round_trip() -> None:
     payload = WELCOME.pack()
-    assert len(payload) == 92
-    assert payload[28:44] == bytes(range(16))
-    assert payload[44:].startswith(b"qemu-mps2-an386\0")
+    assert len(payload) == 96
+    assert payload[32:48] == bytes(range(16))
+    assert payload[48:].startswith(b"qemu-mps2-an386\0")
     assert Welcome.unpack(payload) == WELCOME
     with pytest.raises(MessageError, match="no text"):
-        Welcome.unpack(payload[:44] + b"\xff" + payload[45:])
+        Welcome.unpack(payload[:48] + b"\xff" + payload[49:])
 
 
 @pytest.mark.parametrize("kind", [Hello, Welcome, Connect, Run, Done, ErrorReport, PeerHello, Credit, OpRecord])
@@ -146,4 +147,4 @@ def test_a_stream_is_split_into_full_frames() -> None:
 
 
 def test_units_have_labels() -> None:
-    assert [unit.label for unit in Unit] == ["instructions", "cycles", "ns"]
+    assert [unit.label for unit in Unit] == ["instructions", "cycles", "ns", "cycles-estimate"]

@@ -6,10 +6,12 @@ import io
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from disco_firmware.build import FirmwareImage
 from disco_firmware.manifest import (
     Manifest,
     ModelInfo,
@@ -25,7 +27,7 @@ from disco_firmware.protocol import OpRecord, RouteRecord
 from disco_host.capture import InferenceCapture, NodeCapture
 from disco_host.measure import link_results, node_results
 from disco_host.report import describe, print_report
-from disco_host.results import Difference, RunResult
+from disco_host.results import Difference, Memory, RunResult
 from disco_host.run import schedule
 from disco_host.session import NodeFacts
 from disco_host.stats import Summary, summarise
@@ -118,7 +120,7 @@ def _capture(number: int) -> InferenceCapture:
         input_index=0,
         round_trip_s=0.001 * number,
         nodes=(
-            NodeCapture(0, 1000, 1150 + number, (b"",), ops, routes),
+            NodeCapture(0, 1000, 1150 + number, (b"",), ops, routes, 400 + number),
             NodeCapture(
                 1, 7000, 7300, (b"",), tuple(replace(op, start=op.start + 6000, end=op.end + 6000) for op in ops), ()
             ),
@@ -126,9 +128,9 @@ def _capture(number: int) -> InferenceCapture:
     )
 
 
-def _facts(unit: str) -> tuple[NodeFacts, ...]:
-    rate = {"ns": 1_000_000_000, "cycles": 25_000_000, "instructions": 15_625_000}[unit]
-    return tuple(NodeFacts(node, "posix", "host", unit, rate, 0, 1, 0) for node in range(2))
+def _facts(unit: str, stack_bytes: int = 0) -> tuple[NodeFacts, ...]:
+    rate = {"ns": 1_000_000_000, "cycles": 25_000_000}.get(unit, 0)
+    return tuple(NodeFacts(node, "posix", "host", unit, rate, 0, 1, 0, stack_bytes) for node in range(2))
 
 
 def _result(unit: str = "ns", difference: Difference | None = None) -> RunResult:
@@ -197,13 +199,28 @@ def test_report_of_a_good_run() -> None:
     assert "NOT" not in text
 
 
-def test_instructions_are_never_time() -> None:
-    text = _printed(_result("instructions"))
-    assert "medians in instructions" in text
+@pytest.mark.parametrize("unit", ["instructions", "cycles-estimate"])
+def test_counts_are_never_time(unit: str) -> None:
+    text = _printed(_result(unit))
+    assert f"medians in {unit}" in text
     assert "no time" in text
     times = [line for line in text.splitlines() if " ms" in line or " us" in line or " ns" in line]
     assert len(times) == 1
     assert "this PC's clock" in times[0]
+
+
+@pytest.mark.parametrize(("kept", "note"), [(8192, "404 of 8,192"), (404, "404 of 404: it may have overflowed")])
+def test_memory_includes_the_stack_that_was_in_use(kept: int, note: str) -> None:
+    image = FirmwareImage(Path("node.elf"), 1000, 20, 300)
+    captures = [_capture(number) for number in (2, 3, 4)]
+    nodes = node_results(MANIFEST, _facts("instructions", kept), captures, (image, image))
+    assert nodes[0].memory == Memory(1020, 724, 404, kept)
+    text = _printed(replace(_result(), nodes=nodes))
+    assert "Memory in bytes" in text
+    assert note in text
+    assert "Memory" not in _printed(_result())
+    processes = node_results(MANIFEST, _facts("ns"), captures, (image, image))
+    assert [node.memory for node in processes] == [None, None]
 
 
 DIFFERENCE = Difference(2, 0, 0, 1, (0, 1, 0, 2), 17, -4, 3, 4, None, None)
@@ -223,7 +240,9 @@ def test_description_names_the_first_op() -> None:
     assert inner.endswith("conv on node 0")
 
 
-@pytest.mark.parametrize(("unit", "scale"), [("ns", 1e-3), ("cycles", 0.04), ("instructions", 1.0)])
+@pytest.mark.parametrize(
+    ("unit", "scale"), [("ns", 1e-3), ("cycles", 0.04), ("instructions", 1.0), ("cycles-estimate", 1.0)]
+)
 def test_trace_has_a_track_per_node_and_per_link(unit: str, scale: float) -> None:
     trace = chrome_trace(MANIFEST, _result(unit), _capture(2), _capture(3))
     events = json.loads(json.dumps(trace))["traceEvents"]
@@ -239,7 +258,7 @@ def test_trace_has_a_track_per_node_and_per_link(unit: str, scale: float) -> Non
     assert exchange["ts"] == pytest.approx(20 * scale)
     assert exchange["dur"] == pytest.approx(70 * scale)
     assert exchange["args"]["bytes"] == 8
-    assert ("COUNTS" in trace["metadata"]["axis"]) == (unit == "instructions")
+    assert ("COUNTS" in trace["metadata"]["axis"]) == (scale == 1.0)
     assert trace["metadata"]["units"] == {"node 0": unit, "node 1": unit}
 
 

@@ -6,7 +6,7 @@
 #include "exchange.h"
 #include "node_internal.h"
 
-enum { WELCOME_BYTES = 92, BOARD_BYTES = 32, CORE_BYTES = 16, PEER_HELLO_BYTES = DISCO_BUNDLE_ID_BYTES + 4 };
+enum { WELCOME_BYTES = 96, BOARD_BYTES = 32, CORE_BYTES = 16, PEER_HELLO_BYTES = DISCO_BUNDLE_ID_BYTES + 4 };
 
 typedef char welcome_fits[WELCOME_BYTES <= DISCO_CONTROL_MAX_PAYLOAD ? 1 : -1];
 
@@ -17,7 +17,8 @@ static void put_name(uint8_t *at, const char *name, size_t size) {
 }
 
 /* u16 protocol version, u16 model ABI, u8 node, u8 node count, u8 unit, u8 endianness (1: little), u32 ticks per second, u32 clock in Hz,
- * u32 resolution in ticks, u32 free RAM in bytes, u16 largest payload, u8 links, u8 0, u8 bundle id[16], char board[32], char core[16]. */
+ * u32 resolution in ticks, u32 free RAM in bytes, u32 room for the stack in bytes, u16 largest payload, u8 links, u8 0, u8 bundle id[16], char board[32],
+ * char core[16]. */
 disco_status_t disco_node_welcome(disco_node_t *node) {
     const disco_model_t *model = node->model;
     const disco_port_info_t *info = disco_port_info();
@@ -33,11 +34,12 @@ disco_status_t disco_node_welcome(disco_node_t *node) {
     disco_put_u32(payload + 12, info->clock_hz);
     disco_put_u32(payload + 16, info->resolution_ticks);
     disco_put_u32(payload + 20, info->free_ram_bytes);
-    disco_put_u16(payload + 24, DISCO_MAX_PAYLOAD);
-    payload[26] = info->link_count;
-    memcpy(payload + 28, model->bundle_id, DISCO_BUNDLE_ID_BYTES);
-    put_name(payload + 44, info->board, BOARD_BYTES);
-    put_name(payload + 76, info->core, CORE_BYTES);
+    disco_put_u32(payload + 24, info->stack_bytes);
+    disco_put_u16(payload + 28, DISCO_MAX_PAYLOAD);
+    payload[30] = info->link_count;
+    memcpy(payload + 32, model->bundle_id, DISCO_BUNDLE_ID_BYTES);
+    put_name(payload + 48, info->board, BOARD_BYTES);
+    put_name(payload + 80, info->core, CORE_BYTES);
     return disco_link_send_control(&node->host, DISCO_MSG_WELCOME, payload, WELCOME_BYTES);
 }
 

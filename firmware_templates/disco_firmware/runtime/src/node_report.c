@@ -113,7 +113,7 @@ static disco_status_t report_done(disco_node_t *node) {
         return status;
     }
     disco_put_u32(payload, node->executor.inference);
-    disco_put_u32(payload + 4, 0);
+    disco_put_u32(payload + 4, disco_port_stack_used());
     disco_put_u64(payload + 8, node->executor.start);
     disco_put_u64(payload + 16, node->executor.end);
     return disco_link_commit(&node->host, DISCO_MSG_DONE, DONE_BYTES);

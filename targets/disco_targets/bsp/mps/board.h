@@ -12,10 +12,17 @@ typedef void (*board_handler_t)(void);
 /* startup.c */
 void board_use_ram_vectors(void);
 void board_set_interrupt(uint32_t irq, board_handler_t handler);
+/* Room for the stack, and how much of it was ever in use. */
+uint32_t board_stack_bytes(void);
+uint32_t board_stack_used(void);
 
 /* counter.c: raw ticks, modulo 2^32, readable anywhere. */
 void counter_start(void);
+/* What work is counted in: ticks of the clock, or cycles where the emulator estimates them. */
 uint32_t counter_raw(void);
+int counter_is_estimate(void);
+/* Ticks of the clock, for deadlines. */
+uint32_t counter_clock_raw(void);
 
 /* cmsdk_uart.c: one UART per link, received by interrupt from the first read on. */
 void uart_start(void);

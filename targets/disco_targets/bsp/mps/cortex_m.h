@@ -34,6 +34,12 @@ static inline void cortex_m_wait_for_interrupt(void) {
     __asm__ volatile("wfi" ::: "memory");
 }
 
+static inline uint32_t *cortex_m_stack_pointer(void) {
+    uint32_t *pointer;
+    __asm__ volatile("mov %0, sp" : "=r"(pointer));
+    return pointer;
+}
+
 /* The number of the interrupt whose handler runs. */
 static inline uint32_t cortex_m_active_interrupt(void) {
     uint32_t exception;

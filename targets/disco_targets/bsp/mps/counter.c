@@ -1,7 +1,16 @@
-/* The counter that instructions are counted with: the CMSDK timer (counts down) or the SSE system counter (counts up). */
+/* The counters: the CMSDK timer (counts down) or the SSE system counter (counts up), with which instructions are counted; and where the
+ * emulator's plugin estimates cycles, the memory in which it does (disco_targets/emulation/plugin.c). */
 #include "board.h"
 #include "cortex_m.h"
 #include "disco_board.h"
+
+/* A counter: its value is what the register reads, inverted where it counts down. */
+typedef struct {
+    const volatile uint32_t *value;
+    uint32_t inverted;
+} counter_t;
+
+static counter_t clock, work;
 
 #if DISCO_BOARD_COUNTER_CMSDK_TIMER
 
@@ -9,26 +18,59 @@
 #define TIMER_VALUE   (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 4u))
 #define TIMER_RELOAD  (*cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS + 8u))
 
-void counter_start(void) {
+static void start_clock(void) {
     TIMER_RELOAD = 0xFFFFFFFFu;
     TIMER_VALUE = 0xFFFFFFFFu;
     TIMER_CONTROL = 1;
-}
-
-uint32_t counter_raw(void) {
-    return 0xFFFFFFFFu - TIMER_VALUE;
+    clock = (counter_t){&TIMER_VALUE, 0xFFFFFFFFu};
 }
 
 #elif DISCO_BOARD_COUNTER_SSE_COUNTER
 
-void counter_start(void) {
+static void start_clock(void) {
     *cortex_m_register(DISCO_BOARD_COUNTER_CONTROL_ADDRESS) = 1;
-}
-
-uint32_t counter_raw(void) {
-    return *cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS); /* the low word */
+    clock = (counter_t){cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS), 0}; /* the low word */
 }
 
 #else
 #error "disco_board.h names no counter of this port"
 #endif
+
+#ifdef DISCO_BOARD_ESTIMATE_ADDRESS
+
+#define ESTIMATE_MAGIC (*cortex_m_register(DISCO_BOARD_ESTIMATE_ADDRESS + 0u))
+#define ESTIMATE_VALUE (*cortex_m_register(DISCO_BOARD_ESTIMATE_ADDRESS + 8u)) /* the low word */
+#define ESTIMATING     0x43594331u
+
+int counter_is_estimate(void) {
+    return ESTIMATE_MAGIC == ESTIMATING;
+}
+
+static void start_work(void) {
+    work = counter_is_estimate() ? (counter_t){&ESTIMATE_VALUE, 0} : clock;
+}
+
+#else
+
+int counter_is_estimate(void) {
+    return 0;
+}
+
+static void start_work(void) {
+    work = clock;
+}
+
+#endif
+
+void counter_start(void) {
+    start_clock();
+    start_work();
+}
+
+uint32_t counter_raw(void) {
+    return *work.value ^ work.inverted;
+}
+
+uint32_t counter_clock_raw(void) {
+    return *clock.value ^ clock.inverted;
+}

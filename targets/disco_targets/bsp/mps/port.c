@@ -1,4 +1,4 @@
-/* The runtime on QEMU's MPS2 and MPS3 boards under instruction counting (-icount shift=6). */
+/* The runtime on QEMU's MPS2 and MPS3 boards under instruction counting (-icount shift=6), with or without an estimate of cycles. */
 #include "disco/port.h"
 
 #include <stdbool.h>
@@ -22,25 +22,32 @@ static disco_port_info_t info = {
     .resolution_ticks = 1,
     .link_count = DISCO_BOARD_LINKS,
 };
-static uint64_t raw_extended;
+static uint64_t raw_extended, clock_extended;
+static bool estimates;            /* ticks are the emulator's estimate of cycles */
 static uint64_t handler_overhead; /* instructions of CALIBRATION_ROUNDS handlers outside of their two readings */
 
 const disco_port_info_t *disco_port_info(void) {
     return &info;
 }
 
-/* 64 bits of the counter; called at least once per 2^32 ticks, and never by handlers. */
+/* 64 bits of the counters; called at least once per 2^32 ticks, and never by handlers. */
 static uint64_t raw_ticks(void) {
     raw_extended += (uint32_t)(counter_raw() - (uint32_t)raw_extended);
     return raw_extended;
 }
 
-static uint64_t instructions(uint64_t raw) {
-    return raw * DISCO_BOARD_COUNTER_NUMERATOR / DISCO_BOARD_COUNTER_DENOMINATOR;
+static uint64_t clock_ticks(void) {
+    clock_extended += (uint32_t)(counter_clock_raw() - (uint32_t)clock_extended);
+    return clock_extended;
+}
+
+/* Instructions, or estimated cycles, which come as they are. */
+static uint64_t units(uint64_t raw) {
+    return estimates ? raw : raw * DISCO_BOARD_COUNTER_NUMERATOR / DISCO_BOARD_COUNTER_DENOMINATOR;
 }
 
 uint64_t disco_port_ticks(void) {
-    return instructions(raw_ticks());
+    return units(raw_ticks());
 }
 
 /*
@@ -55,11 +62,15 @@ uint64_t disco_port_task_ticks(void) {
     uart_interrupt_load(&in_handlers, &handlers);
     const uint64_t now = raw_ticks();
     cortex_m_enable_interrupts();
-    return instructions(now) - instructions(in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
+    return units(now) - units(in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
+}
+
+uint32_t disco_port_stack_used(void) {
+    return board_stack_used();
 }
 
 uint32_t disco_port_milliseconds(void) {
-    return (uint32_t)(raw_ticks() / (DISCO_BOARD_CLOCK_HZ / 1000u));
+    return (uint32_t)(clock_ticks() / (DISCO_BOARD_CLOCK_HZ / 1000u));
 }
 
 /*
@@ -108,11 +119,14 @@ disco_status_t disco_port_init(int argc, char **argv) {
     cortex_m_disable_interrupts();
     board_use_ram_vectors();
     counter_start();
+    estimates = counter_is_estimate() != 0;
+    info.unit = estimates ? DISCO_UNIT_CYCLES_ESTIMATE : DISCO_UNIT_INSTRUCTIONS;
     uart_start();
     start_wake_up();
     cortex_m_enable_interrupts();
     calibrate();
-    info.resolution_ticks = counts_instructions() ? 1 : 0;
+    info.resolution_ticks = estimates || counts_instructions() ? 1 : 0;
+    info.stack_bytes = board_stack_bytes();
     info.free_ram_bytes = (uint32_t)((uintptr_t)link_stack_limit - (uintptr_t)link_bss_end);
     return DISCO_OK;
 }
@@ -134,6 +148,7 @@ void disco_port_wait(void) {
     }
     cortex_m_enable_interrupts();
     (void)raw_ticks();
+    (void)clock_ticks();
 }
 
 static void say(const char *text) {

@@ -1,4 +1,5 @@
-/* Reset: switches vector registers on where there are any, copies .data, clears .bss, moves the vector table to RAM (so that interrupts are set at run time) and calls main. */
+/* Reset: switches vector registers on where there are any, paints the stack, copies .data, clears .bss, moves the vector table to RAM (so that interrupts
+ * are set at run time) and calls main. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -9,11 +10,34 @@
 
 /* From link.ld. */
 extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_start[], link_bss_end[],
-    link_stack_top[];
+    link_stack_limit[], link_stack_top[];
+
+#define PAINT      0x5AFE57ACu
+#define PAINT_EDGE 16u /* words below the stack pointer that painting itself may use */
 
 int main(int argc, char **argv);
 
+static void paint_stack(void) {
+    const uint32_t *edge = cortex_m_stack_pointer() - PAINT_EDGE;
+    for (uint32_t *word = link_stack_limit; word < edge; ++word) {
+        *word = PAINT;
+    }
+}
+
+uint32_t board_stack_bytes(void) {
+    return (uint32_t)((uintptr_t)link_stack_top - (uintptr_t)link_stack_limit);
+}
+
+uint32_t board_stack_used(void) {
+    const volatile uint32_t *word = link_stack_limit;
+    while (word < link_stack_top && *word == PAINT) {
+        ++word;
+    }
+    return (uint32_t)((uintptr_t)link_stack_top - (uintptr_t)word);
+}
+
 __attribute__((noinline)) static void start(void) {
+    paint_stack();
     memcpy(link_data_start, link_data_load, (size_t)((uintptr_t)link_data_end - (uintptr_t)link_data_start));
     memset(link_bss_start, 0, (size_t)((uintptr_t)link_bss_end - (uintptr_t)link_bss_start));
     (void)main(0, NULL);

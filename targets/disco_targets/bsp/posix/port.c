@@ -42,6 +42,7 @@ static const disco_port_info_t info = {
     .clock_hz = 0,
     .resolution_ticks = 1,
     .free_ram_bytes = 0,
+    .stack_bytes = 0,
     .link_count = DISCO_BOARD_LINKS,
 };
 
@@ -57,6 +58,10 @@ uint64_t disco_port_ticks(void) {
 
 uint64_t disco_port_task_ticks(void) {
     return disco_port_ticks();
+}
+
+uint32_t disco_port_stack_used(void) {
+    return 0; /* the operating system lets it grow */
 }
 
 uint32_t disco_port_milliseconds(void) {

@@ -16,9 +16,10 @@ extern "C" {
 
 /* What one tick of disco_port_ticks() is. Sent to the host in WELCOME. */
 typedef enum {
-    DISCO_UNIT_INSTRUCTIONS = 0, /* emulated board under instruction counting: never shown as time */
-    DISCO_UNIT_CYCLES = 1,       /* cycles of the core clock, disco_port_info_t.ticks_per_second of them a second */
-    DISCO_UNIT_NANOSECONDS = 2   /* nanoseconds of a monotonic clock */
+    DISCO_UNIT_INSTRUCTIONS = 0,   /* emulated board under instruction counting: never shown as time */
+    DISCO_UNIT_CYCLES = 1,         /* cycles of the core clock, disco_port_info_t.ticks_per_second of them a second */
+    DISCO_UNIT_NANOSECONDS = 2,    /* nanoseconds of a monotonic clock */
+    DISCO_UNIT_CYCLES_ESTIMATE = 3 /* cycles as an emulator estimates them: never shown as time */
 } disco_unit_t;
 
 typedef struct {
@@ -30,6 +31,7 @@ typedef struct {
     uint32_t
         resolution_ticks; /* smallest step of disco_port_ticks(); 0: they do not count the unit, the port has tried */
     uint32_t free_ram_bytes; /* RAM left beside the firmware's own static data and stack, 0 when unknown */
+    uint32_t stack_bytes;    /* room that is kept for the stack, 0 when unknown */
     uint8_t link_count;      /* links that exist: 1 + number of peer links */
 } disco_port_info_t;
 
@@ -45,6 +47,9 @@ uint64_t disco_port_ticks(void);
 /* disco_port_ticks() less what the port's interrupt handlers (entry and exit included) have taken of them, both read at one moment: so a
  * computation counts the same whatever comes in meanwhile. Only differences mean something. */
 uint64_t disco_port_task_ticks(void);
+
+/* The most bytes of the stack that were ever in use, handlers included; 0 when unknown. Not of the current run alone. */
+uint32_t disco_port_stack_used(void);
 
 /* Milliseconds of a monotonic clock for deadlines; wraps at 2^32. On emulated boards this is virtual time. */
 uint32_t disco_port_milliseconds(void);

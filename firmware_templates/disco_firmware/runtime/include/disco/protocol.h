@@ -10,7 +10,7 @@
 #ifndef DISCO_PROTOCOL_H
 #define DISCO_PROTOCOL_H
 
-#define DISCO_PROTOCOL_VERSION   1
+#define DISCO_PROTOCOL_VERSION   2
 #define DISCO_ADDRESS_HOST       0xFE
 #define DISCO_ADDRESS_ANY        0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
 #define DISCO_FRAME_HEADER_BYTES 8
@@ -36,7 +36,8 @@ typedef enum {
     DISCO_MSG_OPS = 0x31, /* u32 inference, u16 first op, u16 count, then count records of DISCO_OP_RECORD_BYTES */
     DISCO_MSG_ROUTES =
         0x32, /* u32 inference, u16 first route, u16 count, then count records of DISCO_ROUTE_RECORD_BYTES */
-    DISCO_MSG_DONE = 0x33, /* u32 inference, u32 0, u64 ticks at start, u64 ticks at end: sent last */
+    DISCO_MSG_DONE =
+        0x33, /* u32 inference, u32 most bytes of stack in use so far (0: unknown), u64 ticks at start, u64 ticks at end: sent last */
     DISCO_MSG_ERROR =
         0x3F, /* u16 status, u16 op, u16 exchange, u8 peer, u8 0, u32 missing bytes, u32 waited ms (0xFFFF, 0xFF: none) */
     /* node -> node */
