@@ -25,7 +25,9 @@ def main() -> None:
 def zoo_csv(name: str) -> str:
     """The text of one table."""
     shape = "x".join(str(size) for size in ZOO[name].input_shape)
-    return write_table(zoo_table(name), f"{name}, input {shape}. Made by scripts/zoo_tables.py from disco_pruning.models.")
+    return write_table(
+        zoo_table(name), f"{name}, input {shape}. Made by scripts/zoo_tables.py from disco_pruning.models."
+    )
 
 
 if __name__ == "__main__":

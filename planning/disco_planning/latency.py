@@ -44,12 +44,12 @@ class Convention:
     """Bytes of one value on the wire: 4 for float32, 1 for int8."""
     operations_per_mac: float = 2.0
     traffic: str = "broadcast"
-    """What passes a node's link of a tensor of F bytes shared by N nodes. "broadcast": its own F/N once, and the others'
-    (N-1)F/N, which is F. "unicast": its own once for each other node, 2(N-1)F/N. "receive": what it receives,
-    (N-1)F/N (sending costs nothing)."""
+    """What passes a node's link of a tensor of F bytes shared by N nodes. "broadcast": its own F/N once, and the
+    (N-1)F/N of the others, which is F. "unicast": its own once for each other node, 2(N-1)F/N. "receive": what it
+    receives, (N-1)F/N (sending costs nothing)."""
     shared_tensors: str = "each"
-    """A tensor that several layers read: "each" of them pays for it, or it is sent "once", at the first of them and with
-    the least sparsity of all."""
+    """A tensor that several layers read: "each" of them pays for it, or it is sent "once", at the first of them and
+    with the least sparsity of all."""
     indivisible: str = "dense"
     """Layers whose input or output channels the shares do not divide into whole channels stay "dense" (S = 0), or are
     "pruned" like others."""
@@ -133,19 +133,19 @@ class LayerCost:
         return self.transfer_seconds * (1 - sparsity)
 
     def comp(self, sparsity: float) -> float:
-        """L_comp of the slowest node; a node with the share p keeps the weights that read its own inputs: S_comp = S(1-p)."""
-        return max(k * (1 - sparsity * (1 - p)) for k, p in zip(self.compute_seconds, self.shares))
+        """L_comp of the slowest node. One with the share p keeps what reads its own inputs: S_comp = S (1 - p)."""
+        return max(k * (1 - sparsity * (1 - p)) for k, p in zip(self.compute_seconds, self.shares, strict=True))
 
     def equilibrium(self) -> float:
         """S where L_comm = L_comp, 0 where even the dense exchange hides under the computation.
 
-        (T - K) / (T - (N-1) K / N) for equal nodes. Of unequal ones the first to become the bottleneck decides: L_comm minus
-        the L_comp of each falls with S, and the least of them crosses zero first.
+        (T - K) / (T - (N-1) K / N) for equal nodes. Of unequal ones the first to become the bottleneck decides: L_comm
+        minus the L_comp of each falls with S, and the least of them crosses zero first.
         """
         t = self.transfer_seconds
         if not self.prunable or t <= max(self.compute_seconds):
             return 0.0
-        return min((t - k) / (t - k * (1 - p)) for k, p in zip(self.compute_seconds, self.shares))
+        return min((t - k) / (t - k * (1 - p)) for k, p in zip(self.compute_seconds, self.shares, strict=True))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,9 @@ def layer_costs(layers: Sequence[Layer], cluster: Cluster, convention: Conventio
                 layer,
                 prunable=moves and (convention.indivisible == "pruned" or _divides(layer, cluster)),
                 transfer_seconds=size / cluster.bandwidth_bytes_per_s if pays else 0.0,
-                compute_seconds=tuple(operations * p / c for p, c in zip(cluster.shares, cluster.operations_per_s)),
+                compute_seconds=tuple(
+                    operations * p / c for p, c in zip(cluster.shares, cluster.operations_per_s, strict=True)
+                ),
                 shares=cluster.shares,
                 sub_rows=layer.in_ch * (cluster.nodes - 1) if moves else 0,
             )
@@ -196,11 +198,11 @@ def latencies(
     """Each layer at its sparsity (0 where none is given, and where a layer cannot be pruned)."""
     actual = [_actual(cost, sparsities.get(cost.layer.name, 0.0), convention) for cost in costs]
     least: dict[int, float] = {}  # of all readers of a tensor
-    for cost, sparsity in zip(costs, actual):
+    for cost, sparsity in zip(costs, actual, strict=True):
         if cost.sub_rows:
             least[cost.layer.src] = min(sparsity, least.get(cost.layer.src, 1.0))
     result = []
-    for cost, sparsity in zip(costs, actual):
+    for cost, sparsity in zip(costs, actual, strict=True):
         once = convention.shared_tensors == "once" and cost.transfer_seconds > 0
         comm = cost.comm(least[cost.layer.src] if once else sparsity)
         comp = cost.comp(sparsity)

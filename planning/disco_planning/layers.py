@@ -1,7 +1,7 @@
 """Layer tables: what the latency model and the planner know of a network.
 
-One row for each convolution and linear layer, in the order of execution. As CSV, a table has the columns of `COLUMNS` and
-may start with comment lines (`#`).
+One row for each convolution and linear layer, in the order of execution. As CSV, a table has the columns of `COLUMNS`
+and may start with comment lines (`#`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
 
@@ -106,13 +106,11 @@ def unique_names(layers: tuple[Layer, ...], where: str) -> tuple[Layer, ...]:
 def _layer(row: dict[str, str], where: str) -> Layer:
     if None in row.values() or "" in row:
         raise DiscoError(f"{where}: expected {len(COLUMNS)} values")
-    pairs = {column: _pair(row[column], column, where) for column in _PAIRS}
-    numbers = {
-        column: _number(row[column], column, where, 0 if column == "src" else 1)
-        for column in COLUMNS
-        if column != "name" and column not in _PAIRS
-    }
-    layer = Layer(name=row["name"], **pairs, **numbers)
+    values: dict[str, Any] = {"name": row["name"]}
+    for column in COLUMNS[1:]:
+        parse = _pair if column in _PAIRS else _number
+        values[column] = parse(row[column], column, where, 0 if column == "src" else 1)
+    layer = Layer(**values)
     if not layer.name:
         raise DiscoError(f"{where}: the layer has no name")
     if layer.in_ch % layer.groups or layer.out_ch % layer.groups:
@@ -120,12 +118,12 @@ def _layer(row: dict[str, str], where: str) -> Layer:
     return layer
 
 
-def _pair(text: str, column: str, where: str) -> tuple[int, int]:
+def _pair(text: str, column: str, where: str, least: int) -> tuple[int, int]:
     first, _, second = text.partition("x")
-    return _number(first, column, where), _number(second or first, column, where)
+    return _number(first, column, where, least), _number(second or first, column, where, least)
 
 
-def _number(text: str, column: str, where: str, least: int = 1) -> int:
+def _number(text: str, column: str, where: str, least: int) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) >= least):
         raise DiscoError(f"{where}: {column} is {text!r}, not a whole number of at least {least}")
     return int(text)

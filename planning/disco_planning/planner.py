@@ -51,8 +51,8 @@ def for_latency(
     Args:
         costs: The layers on their cluster.
         seconds: The latency to reach.
-        profile: "uniform": the same for each layer. "equilibrium": the same fraction of each layer's equilibrium sparsity,
-            and beyond the equilibrium the same fraction of what is left of it to 1.
+        profile: "uniform": the same for each layer. "equilibrium": the same fraction of each layer's equilibrium
+            sparsity, and beyond the equilibrium the same fraction of what is left of it to 1.
         convention: As in `layer_costs`.
 
     Raises:

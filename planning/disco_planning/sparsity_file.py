@@ -1,8 +1,11 @@
 """The sparsity file: what the planner asks of the pruner.
 
-JSON: `{"format": "disco-sparsity", "version": 1, "model": "...", "system": "...", "nodes": 2, "layers": {"name": 0.9}}`.
-`layers` maps the name of each layer (a PyTorch module's qualified name) to its communication sparsity from 0 (everything is
-sent) to 1 (nothing is); a layer that is not listed has 0.
+As JSON:
+
+    {"format": "disco-sparsity", "version": 1, "model": "...", "system": "...", "nodes": 2, "layers": {"name": 0.9}}
+
+`layers` maps the name of each layer (a PyTorch module's qualified name) to its communication sparsity, from 0
+(everything is sent) to 1 (nothing is); a layer that is not listed has 0.
 """
 
 from __future__ import annotations
@@ -59,7 +62,9 @@ def read_sparsity(path: Path) -> SparsityPlan:
     except OSError as error:
         raise DiscoError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise DiscoError(f"{path} is not a sparsity file ({error}): make one with disco-latency --equilibrium") from error
+        raise DiscoError(
+            f"{path} is not a sparsity file ({error}): make one with disco-latency --equilibrium"
+        ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DiscoError(f"{path} is not a sparsity file: make one with disco-latency --equilibrium")
     if document.get("version") != VERSION:
@@ -72,4 +77,6 @@ def read_sparsity(path: Path) -> SparsityPlan:
     for name, value in layers.items():
         if type(value) not in (int, float) or not 0 <= value <= 1:
             raise DiscoError(f"{path}: the sparsity of layer {name!r} is {value!r}: a number from 0 to 1 is needed")
-    return SparsityPlan(str(document["model"]), str(document["system"]), nodes, {k: float(v) for k, v in layers.items()})
+    return SparsityPlan(
+        str(document["model"]), str(document["system"]), nodes, {k: float(v) for k, v in layers.items()}
+    )

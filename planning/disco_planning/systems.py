@@ -1,7 +1,7 @@
 """Systems as data: how fast a node's link and its processor are, and who says so.
 
-A system is a TOML file with `name`, `bandwidth` (e.g. "37.5MB/s", sent and received together), `compute` (e.g. "125GOP/s",
-of one node) and `source`. Unknown keys are refused.
+A system is a TOML file with `name`, `bandwidth` (e.g. "37.5MB/s", sent and received together), `compute` (e.g.
+"125GOP/s", of one node) and `source`. Unknown keys are refused.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _load(file: Path | Traversable, where: str) -> System:
         raise DiscoError(f"{where} is not a TOML file: {error}") from error
     except OSError as error:
         raise DiscoError(f"{where} cannot be read: {error.strerror}") from error
-    data = record(_File, table, where)
+    try:
+        data = record(_File, table, where)
+    except DiscoError as error:
+        raise DiscoError(f"{error} (a system has name, bandwidth, compute and source, all text)") from error
     try:
         return System(data.name, parse_bandwidth(data.bandwidth), parse_compute(data.compute), data.source)
     except UsageError as error:

@@ -54,7 +54,7 @@ def format_time(seconds: float) -> str:
 
 
 def format_rate(value: float, unit: str) -> str:
-    """e.g. format_rate(37.5e6, "B/s") is "37.5 MB/s"."""
+    """A rate with its prefix: 37.5e6 and "B/s" give "37.5 MB/s"."""
     for prefix in ("T", "G", "M", "k"):
         if value >= _PREFIXES[prefix]:
             return f"{value / _PREFIXES[prefix]:.4g} {prefix}{unit}"

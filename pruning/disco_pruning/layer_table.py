@@ -21,14 +21,15 @@ _HIDDEN = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase, nn.Bilinear, nn.Co
 def layer_table(model: nn.Module, *example_inputs: Tensor) -> tuple[Layer, ...]:
     """One row for each call of a convolution or linear module, in the order of execution.
 
-    The name is the module's qualified name; the second call of the same module is called "name:2". `model` is not changed.
+    The name is the module's qualified name; the second call of the same module is called "name:2". `model` is not
+    changed.
 
     Args:
         model: The network; it runs once, in inference mode, as a copy on the meta device.
-        example_inputs: What its forward takes; only shapes and types matter. A batch axis counts as one input.
+        example_inputs: What its forward takes; only shapes and types matter.
 
     Raises:
-        DiscoError: It cannot run without values (which error), holds a module whose layers cannot be seen, or has no layer.
+        DiscoError: It cannot run without values, holds a module whose layers cannot be seen, or has no layer.
     """
     # Copied to the meta device tensor by tensor: the memo keeps deepcopy from doubling the weights first.
     memo: dict[int, Any] = {}
@@ -40,8 +41,8 @@ def layer_table(model: nn.Module, *example_inputs: Tensor) -> tuple[Layer, ...]:
     for name, module in shadow_model.named_modules():
         if isinstance(module, _HIDDEN):
             raise DiscoError(
-                f"module '{name}' ({type(module).__name__}) has no row in a layer table: write it with Linear, Conv1d and "
-                "Conv2d modules"
+                f"module '{name}' ({type(module).__name__}) has no row in a layer table: write it with Linear, Conv1d "
+                "and Conv2d modules"
             )
         if isinstance(module, (*_CONVOLUTIONS, nn.Linear)):
             module.register_forward_hook(recorder.hook(name))

@@ -48,13 +48,13 @@ class DeepLabV3Plus(nn.Module):
         y = self._pyramid(stages[-1])
         low = F.relu(self.low_norm(self.low(stages[0])))
         y = torch.cat([low, _resize(y, low)], 1)
-        for conv, norm in zip(self.d, self.d_norms):
+        for conv, norm in zip(self.d, self.d_norms, strict=True):
             y = F.relu(norm(conv(y)))
         return _resize(self.cls(y), x)
 
     def _pyramid(self, x: Tensor) -> Tensor:
         branches = [F.relu(self.aspp1_norm(self.aspp1(x)))]
-        branches += [F.relu(norm(conv(x))) for conv, norm in zip(self.aspp, self.aspp_norms)]
+        branches += [F.relu(norm(conv(x))) for conv, norm in zip(self.aspp, self.aspp_norms, strict=True)]
         mean = F.relu(self.pool_norm(self.pool(F.adaptive_avg_pool2d(x, 1))))
         branches.append(_resize(mean, x))
         return F.relu(self.proj_norm(self.proj(torch.cat(branches, 1))))

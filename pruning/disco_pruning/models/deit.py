@@ -1,7 +1,7 @@
 """DeiT (Touvron et al., ICML 2021) without the distillation token: a vision transformer, and a small one to train here.
 
-DeiT-small: 22,050,664 parameters; at 224x224 4.24 billion multiply-accumulates in convolutions and linear layers, 4.6 with the
-products of the attention.
+DeiT-small: 22,050,664 parameters; at 224x224 4.24 billion multiply-accumulates in convolutions and linear layers, 4.6
+with the products of the attention.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
     def _by_head(self, x: Tensor) -> Tensor:
         """[n, tokens, features] to [n, heads, tokens, features / heads]."""
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Block(nn.Module):

@@ -1,4 +1,4 @@
-"""The generator of ESRGAN (Wang et al., ECCV workshops 2018): 23 residual-in-residual dense blocks, four times the resolution.
+"""The generator of ESRGAN (Wang et al., ECCV workshops 2018): 23 residual-in-residual dense blocks, x4.
 
 16,697,987 parameters.
 """
@@ -29,7 +29,7 @@ class DenseBlock(nn.Module):
         joined = x
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
             joined = torch.cat([joined, F.leaky_relu(conv(joined), _SLOPE)], 1)
-        return x + _SCALE * self.conv5(joined)
+        return x + _SCALE * self.conv5(joined)  # type: ignore[no-any-return]
 
 
 class ResidualDenseBlocks(nn.Module):

@@ -33,7 +33,7 @@ class InvertedResidual(nn.Module):
         y = F.relu6(self.norm1(self.expand(x))) if self.expands else x
         y = F.relu6(self.norm2(self.depthwise(y)))
         y = self.norm3(self.project(y))
-        return x + y if self.shortcut else y
+        return x + y if self.shortcut else y  # type: ignore[no-any-return]
 
 
 class MobileNetV2(nn.Module):

@@ -66,7 +66,9 @@ class ResNetTrunk(nn.Module):
         self.conv1 = nn.Conv2d(3, channels, 7, stride=2, padding=3, bias=False)
         self.norm1 = nn.BatchNorm2d(channels)
         self.stages = len(blocks)
-        for index, (count, width, stride, dilation) in enumerate(zip(blocks, WIDTHS, strides, dilations), start=1):
+        for index, (count, width, stride, dilation) in enumerate(
+            zip(blocks, WIDTHS, strides, dilations, strict=False), start=1
+        ):
             first = Bottleneck(channels, width, stride, dilation)
             channels = EXPANSION * width
             rest = (Bottleneck(channels, width, dilation=dilation) for _ in range(count - 1))

@@ -1,7 +1,7 @@
 """SSD300 (Liu et al., ECCV 2016) on ResNet-50: the trunk without its last stage, the third one at stride 1.
 
-Six feature maps of 38, 19, 10, 5, 3 and 1 pixels a side, 8732 boxes; 20.15 billion multiply-accumulates at 300x300 with the
-81 classes of COCO.
+Six feature maps of 38, 19, 10, 5, 3 and 1 pixels a side, 8732 boxes; 20.15 billion multiply-accumulates at 300x300 with
+the 81 classes of COCO.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class SSD300(nn.Module):
         super().__init__()
         self.classes = classes
         self.backbone = ResNetTrunk(RESNET50_BLOCKS[:3], strides=(1, 2, 1))
-        shapes = zip(_MAP_CHANNELS, _MIDDLE_CHANNELS, _MAP_CHANNELS[1:], (2, 2, 2, 1, 1))
+        shapes = zip(_MAP_CHANNELS[:-1], _MIDDLE_CHANNELS, _MAP_CHANNELS[1:], (2, 2, 2, 1, 1), strict=True)
         self.extra = nn.ModuleList(ExtraBlock(*shape) for shape in shapes)
-        heads = list(zip(_MAP_CHANNELS, _BOXES))
+        heads = tuple(zip(_MAP_CHANNELS, _BOXES, strict=True))
         self.loc = nn.ModuleList(nn.Conv2d(channels, 4 * boxes, 3, padding=1) for channels, boxes in heads)
         self.conf = nn.ModuleList(nn.Conv2d(channels, classes * boxes, 3, padding=1) for channels, boxes in heads)
 
@@ -54,7 +54,7 @@ class SSD300(nn.Module):
         for block in self.extra:
             maps.append(block(maps[-1]))
         offsets, scores = [], []
-        for features, loc, conf in zip(maps, self.loc, self.conf):
+        for features, loc, conf in zip(maps, self.loc, self.conf, strict=True):
             offsets.append(loc(features).unflatten(1, (4, -1)).flatten(2))
             scores.append(conf(features).unflatten(1, (self.classes, -1)).flatten(2))
         return torch.cat(offsets, 2), torch.cat(scores, 2)
