@@ -16,8 +16,8 @@ _ONE = (1, 1)
 def read_onnx(content: bytes, where: str) -> tuple[Layer, ...]:
     """One row for each Conv, ConvTranspose and Gemm, and each MatMul with constant weights, in order.
 
-    A layer is called after its weights (`stem` for `stem.weight`, as in the PyTorch model) where they are an
-    initializer that nothing else reads, else after its node. Padding in front of a layer belongs to it.
+    A layer is called after its weights or bias (`stem` for `stem.weight` or `stem.bias`, as in the PyTorch model) where
+    they are an initializer that nothing else reads, else after its node. Padding in front of a layer belongs to it.
 
     Raises:
         DiscoError: No ONNX file, shapes that are not known, no layers, or the package `onnx` is missing.
@@ -50,6 +50,7 @@ class _Reader:
             self._shapes.setdefault(info.name, tuple(dim.dim_value for dim in dims))
         self._constants = {tensor.name for tensor in graph.initializer}
         self._uses = Counter(name for node in graph.node for name in node.input)
+        self._adds = {name: node.input for node in graph.node if node.op_type == "Add" for name in node.input}
         self._padded: dict[str, str] = {}
         self._sources: dict[str, int] = {}
 
@@ -101,9 +102,12 @@ class _Reader:
         return Layer(self._name(node, index), in_ch, out_ch, _ONE, _ONE, *plane, 1, macs, *plane, _ONE, source)
 
     def _name(self, node: Any, index: int) -> str:
-        weights = node.input[1]
-        if weights.endswith(".weight") and self._uses[weights] == 1:
-            return str(weights.removesuffix(".weight"))
+        # Exporters transpose the weights of a MatMul, which loses their name, and add its bias behind it.
+        behind = self._adds.get(node.output[0], ())
+        for name in (*node.input[1:], *behind):
+            stem, dot, last = name.rpartition(".")
+            if dot and last in ("weight", "bias") and self._uses[name] == 1:
+                return str(stem)
         return str(node.name or f"{node.op_type.lower()}_{index}")
 
     def _shape(self, name: str) -> tuple[int, ...]:

@@ -46,18 +46,29 @@ def layers_table(analysis: Analysis) -> Table:
 def summary(analysis: Analysis) -> list[str]:
     """The totals, one a line."""
     total, mean = analysis.total_seconds, analysis.mean_sparsity
-    return [
+    lines = [
         f"Total: [bold]{format_time(total)}[/], mean sparsity {mean:.4f} of the layers that can be pruned",
         f"Dense exchange: {format_time(analysis.dense_seconds)}, {analysis.dense_seconds / total:.2f} times as long",
         f"One node: {format_time(analysis.one_node_seconds)}, {analysis.one_node_seconds / total:.2f} times as long",
         f"No exchange: {format_time(analysis.no_exchange_seconds)}, the lower bound",
-        "Projected from bandwidth and compute rate by the latency model, not measured.",
     ]
+    dense = sum(row.cost.sub_rows > 0 and not row.cost.prunable for row in analysis.rows)
+    if dense:
+        lines.append(
+            f"{dense} of {len(analysis.rows)} layers stay dense: the nodes cannot share their channels (--indivisible)"
+        )
+    return [*lines, "Projected from bandwidth and compute rate by the latency model, not measured."]
 
 
 def sweep_table(points: Sequence[Point], sparsity: float | None) -> Table:
     """Totals of a sweep."""
-    table = Table(title="Totals, projected", title_justify="left")
+    table = Table(
+        title="Totals, projected",
+        title_justify="left",
+        caption="A layer whose channels the nodes cannot share evenly stays dense (--indivisible). The equilibrium is "
+        "no minimum: a faster link carries more.",
+        caption_justify="left",
+    )
     for column in ("nodes", "bandwidth", "dense", "equilibrium", "nothing sent"):
         table.add_column(column, justify="right")
     if sparsity is not None:
