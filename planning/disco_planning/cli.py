@@ -21,7 +21,7 @@ from disco_targets.errors import EXIT_OK, DiscoError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disco_planning.analysis import Point
+    from disco_planning.analysis import Analysis, Point
     from disco_planning.latency import Cluster, Convention, LayerCost, Sparsities
     from disco_planning.sources import Network
     from disco_planning.systems import System
@@ -75,7 +75,7 @@ def _latency(options: argparse.Namespace) -> int:
     if points:
         console.print(sweep_table(points, _number(options.sparsity)))
     if plan_file is not None:
-        _write_plan(plan_file, options.model, system, cluster, costs, sparsities)
+        _write_plan(plan_file, options.model, analysis)
         console.print(f"Sparsity of each layer, for disco_pruning: {plan_file}", highlight=False, soft_wrap=True)
     return EXIT_OK
 
@@ -195,14 +195,11 @@ def _plan_file(options: argparse.Namespace, network: Network) -> Path | None:
     return options.output  # type: ignore[no-any-return]
 
 
-def _write_plan(
-    path: Path, model: str, system: System, cluster: Cluster, costs: tuple[LayerCost, ...], sparsities: Sparsities
-) -> None:
+def _write_plan(path: Path, model: str, analysis: Analysis) -> None:
     from disco_planning.sparsity_file import SparsityPlan, write_sparsity
 
-    moving = [cost for cost in costs if cost.sub_rows]
-    layers = {c.layer.name: sparsities.get(c.layer.name, 0.0) if c.prunable else 0.0 for c in moving}
-    write_sparsity(path, SparsityPlan(model, system.name, cluster.nodes, layers))
+    layers = {row.cost.layer.name: row.sparsity for row in analysis.rows if row.cost.sub_rows}
+    write_sparsity(path, SparsityPlan(model, analysis.system.name, analysis.cluster.nodes, layers))
 
 
 def _check_files(*files: Path | None) -> None:

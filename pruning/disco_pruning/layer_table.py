@@ -35,7 +35,7 @@ def layer_table(model: nn.Module, *example_inputs: Tensor) -> tuple[Layer, ...]:
     memo: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
         shadow = tensor.detach().to("meta")
-        memo[id(tensor)] = nn.Parameter(shadow) if isinstance(tensor, nn.Parameter) else shadow
+        memo[id(tensor)] = nn.Parameter(shadow, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else shadow
     shadow_model = copy.deepcopy(model, memo).eval()
     recorder = _Recorder()
     for name, module in shadow_model.named_modules():
