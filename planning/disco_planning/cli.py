@@ -113,8 +113,8 @@ def _shares(text: str) -> tuple[float, ...]:
 
 
 def _convention(options: argparse.Namespace) -> Convention:
-    names = (field.name for field in dataclasses.fields(latency.Convention))
-    return latency.Convention(**{name: getattr(options, name) for name in names})
+    choices = {field.name: getattr(options, field.name) for field in dataclasses.fields(latency.Convention)}
+    return latency.Convention(**{**choices, "exclude": tuple(options.exclude)})
 
 
 def _sparsities(

@@ -10,17 +10,20 @@ from disco_planning.layers import Layer
 from disco_targets.errors import DiscoError
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
+_UNREAD = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "DeformConv", "RNN", "GRU", "LSTM")
+"""Ops with weights that have no row: leaving them out would be wrong."""
 _ONE = (1, 1)
 
 
 def read_onnx(content: bytes, where: str) -> tuple[Layer, ...]:
-    """One row for each Conv, ConvTranspose and Gemm, and each MatMul with constant weights, in order.
+    """One row for each Conv and ConvTranspose, and each Gemm and MatMul with constant weights, in order.
 
     A layer is called after its weights or bias (`stem` for `stem.weight` or `stem.bias`, as in the PyTorch model) where
     they are an initializer that nothing else reads, else after its node. Padding in front of a layer belongs to it.
 
     Raises:
-        DiscoError: No ONNX file, shapes that are not known, no layers, or the package `onnx` is missing.
+        DiscoError: No ONNX file, shapes that are not known, an op with weights that has no row, no layers, or the
+            package `onnx` is missing.
     """
     try:
         import onnx
@@ -32,7 +35,10 @@ def read_onnx(content: bytes, where: str) -> tuple[Layer, ...]:
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (DecodeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise DiscoError(f"{where} is not a valid ONNX file ({error})") from error
-    layers = _Reader(model.graph, onnx.helper.get_attribute_value, where).layers()
+    try:
+        layers = _Reader(model.graph, onnx.helper.get_attribute_value, where).layers()
+    except (ValueError, TypeError, IndexError) as error:
+        raise DiscoError(f"{where} has a layer that makes no sense ({error}): export the model again") from error
     if not layers:
         raise DiscoError(f"{where} has no convolution and no linear layer")
     return layers
@@ -63,8 +69,10 @@ class _Reader:
                 self._padded[node.output[0]] = node.input[0]
             elif node.op_type in _CONVOLUTIONS:
                 found.append(self._convolution(node, index))
-            elif node.op_type == "Gemm" or (node.op_type == "MatMul" and node.input[1] in self._constants):
+            elif node.op_type in ("Gemm", "MatMul") and node.input[1] in self._constants:
                 found.append(self._linear(node, index))
+            elif node.op_type in _UNREAD:
+                raise self._error(node, "has no row in a layer table: give the float model, before quantisation")
         return tuple(found)
 
     def _convolution(self, node: Any, index: int) -> Layer:

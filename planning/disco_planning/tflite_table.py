@@ -20,7 +20,8 @@ def read_tflite(content: bytes, where: str) -> tuple[Layer, ...]:
     Padding in front of a layer belongs to it: the row has the tensor before it.
 
     Raises:
-        DiscoError: No .tflite file, damaged, without such ops, or the package `tflite` is missing.
+        DiscoError: No .tflite file, damaged, without such ops or with recurrent ones, or the package `tflite` is
+            missing.
     """
     try:
         import tflite
@@ -29,7 +30,7 @@ def read_tflite(content: bytes, where: str) -> tuple[Layer, ...]:
     if len(content) < 8 or not tflite.Model.ModelBufferHasIdentifier(content, 0):
         raise DiscoError(f"{where} is not a .tflite file")
     try:
-        layers = _Reader(tflite, content).layers()
+        layers = _Reader(tflite, content, where).layers()
     except _DAMAGE as error:
         raise DiscoError(f"{where} is a damaged .tflite file ({str(error) or type(error).__name__})") from error
     if not layers:
@@ -38,7 +39,8 @@ def read_tflite(content: bytes, where: str) -> tuple[Layer, ...]:
 
 
 class _Reader:
-    def __init__(self, tflite: Any, content: bytes) -> None:
+    def __init__(self, tflite: Any, content: bytes, where: str) -> None:
+        self._where = where
         self._tflite = tflite
         self._model = tflite.Model.GetRootAsModel(content, 0)
         self._subgraph = self._model.Subgraphs(0)
@@ -61,6 +63,8 @@ class _Reader:
                 found.append(self._convolution(op, name, kind))
             elif kind == "TRANSPOSE_CONV":
                 found.append(self._transposed(op, name))
+            elif kind == "CONV_3D" or kind.endswith(("LSTM", "RNN")):
+                raise DiscoError(f"{self._where}: op {name} has no row in a layer table: build the model without it")
         return tuple(found)
 
     def _linear(self, op: Any, name: str) -> Layer:

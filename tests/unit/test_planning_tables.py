@@ -157,19 +157,37 @@ def test_a_damaged_onnx_file(tmp_path: Path) -> None:
         load_network(str(file))
 
 
-def test_an_onnx_file_without_static_shapes(tmp_path: Path) -> None:
+def onnx_with(operator: str, height: int | str, file: Path) -> str:
+    """A model of one operator with the weights [4, 3, 1, 1]."""
     onnx = pytest.importorskip("onnx")
     from onnx import TensorProto
     from onnx.helper import make_graph, make_model, make_node, make_tensor, make_tensor_value_info
 
     weights = make_tensor("w", TensorProto.FLOAT, [4, 3, 1, 1], [0.0] * 12)
-    source = make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, "height", 8])
-    sink = make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, "height", 8])
-    graph = make_graph([make_node("Conv", ["x", "w"], ["y"])], "g", [source], [sink], [weights])
-    file = tmp_path / "dynamic.onnx"
+    source = make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, height, 8])
+    sink = make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, height, 8])
+    graph = make_graph([make_node(operator, ["x", "w"], ["y"], name="n")], "g", [source], [sink], [weights])
     onnx.save(make_model(graph), str(file))
-    with pytest.raises(DiscoError, match="shape of tensor 'x' is not known"):
-        load_network(str(file))
+    return str(file)
+
+
+def test_an_onnx_file_by_hand(tmp_path: Path) -> None:
+    (layer,) = load_network(onnx_with("Conv", 6, tmp_path / "a.onnx")).layers
+    assert layer == Layer("n", 3, 4, (1, 1), (1, 1), 6, 8, 1, 12 * 48, 6, 8, (1, 1), 0)
+
+
+@pytest.mark.parametrize(
+    ("operator", "height", "message"),
+    [
+        ("Conv", "height", "shape of tensor 'x' is not known"),
+        ("ConvInteger", 6, "ConvInteger 'n' has no row"),
+        ("MatMul", 6, r"not a valid ONNX file|weights of shape \[4, 3, 1, 1\]"),
+        ("Relu", 6, "no convolution|not a valid"),
+    ],
+)
+def test_an_onnx_file_that_cannot_be_tabled(tmp_path: Path, operator: str, height: int | str, message: str) -> None:
+    with pytest.raises(DiscoError, match=message):
+        load_network(onnx_with(operator, height, tmp_path / "a.onnx"))
 
 
 @pytest.mark.parametrize(("kind", "package"), [("onnx", "onnx"), ("tflite", "tflite")])
