@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Package -> the other packages of the project that it may import.
 ALLOWED: dict[str, set[str]] = {
     "disco_targets": set(),
-    "disco_planning": set(),
+    "disco_planning": {"disco_targets"},
     "disco_firmware": {"disco_targets"},
     "disco_pruning": {"disco_planning", "disco_targets"},
     "disco_converter": {"disco_targets", "disco_firmware", "disco_planning"},

@@ -1,0 +1,283 @@
+"""`disco-latency`: parses, calls, reports."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from disco_planning import latency
+from disco_planning.planner import PROFILES, check_sparsity, equilibrium, for_latency, uniform
+from disco_planning.sources import known_models
+from disco_planning.systems import known_systems
+from disco_planning.units import parse_bandwidth, parse_compute, parse_time
+from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.errors import EXIT_OK, DiscoError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disco_planning.analysis import Analysis, Point
+    from disco_planning.latency import Cluster, Convention, LayerCost, Sparsities
+    from disco_planning.sources import Network
+    from disco_planning.systems import System
+
+SWEPT_NODES = range(1, 17)
+_SWEPT_BANDWIDTHS = 13
+_EXAMPLES = f"""examples:
+  disco-latency zoo:resnet50 --nodes 2 --system paper --sparsity 0.99
+  disco-latency model.onnx --nodes 2 --bandwidth 37.5MB/s --compute 125GOP/s --equilibrium -o model.sparsity.json
+  disco-latency zoo:resnet50 --nodes 4 --system jetson-nano --target-latency 20ms --json plan.json --plot plan.png
+  disco-latency bundle --nodes 2 --system stm32h743-uart --value-bytes 1
+  disco-latency layers.csv --nodes 2 --compute 90GOP/s,30GOP/s --shares 0.75,0.25 --bandwidth 300Mbit/s --sparsity 0.9
+  disco-latency zoo:resnet50 --nodes 2 --system paper --sweep-nodes --sweep-bandwidth 1MB/s..1GB/s
+
+models: {", ".join("zoo:" + name for name in known_models())}
+systems: {", ".join(known_systems())}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point. Exit code 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    return run_command("disco-latency", lambda _errors: _latency(options))
+
+
+def _latency(options: argparse.Namespace) -> int:
+    # Imported here, where an interrupt is already caught.
+    from disco_planning.analysis import analyse
+    from disco_planning.report import print_report, sweep_table
+    from disco_planning.sources import load_network
+
+    system, cluster = _cluster(options)
+    convention = _convention(options)
+    network = load_network(options.model)
+    plan_file = _plan_file(options, network)
+    _check_files(options.json, options.plot, plan_file)
+    costs = latency.layer_costs(network.layers, cluster, convention)
+    sparsities = _sparsities(options, network, cluster, costs, convention)
+    analysis = analyse(network, system, cluster, costs, sparsities, convention)
+    points = _sweep(options, network, cluster, convention)
+    if options.plot is not None:
+        from disco_planning.plot import plot_png
+
+        options.plot.write_bytes(plot_png(analysis))
+    document = analysis.to_json()
+    if points:
+        document["sweep"] = [dataclasses.asdict(point) for point in points]
+    write_json(options.json, document)
+    console = Console()
+    print_report(analysis, console)
+    if points:
+        console.print(sweep_table(points, _number(options.sparsity)))
+    if plan_file is not None:
+        _write_plan(plan_file, options.model, analysis)
+        console.print(f"Sparsity of each layer, for disco_pruning: {plan_file}", highlight=False, soft_wrap=True)
+    return EXIT_OK
+
+
+def _cluster(options: argparse.Namespace) -> tuple[System, Cluster]:
+    from disco_planning.systems import System, load_system
+
+    if options.nodes < 1:
+        raise UsageError(f"{options.nodes} nodes were asked for: use at least one")
+    if options.system is not None:
+        if options.bandwidth is not None or options.compute is not None:
+            raise UsageError(
+                "--system has a bandwidth and a compute rate already: leave --bandwidth and --compute away"
+            )
+        system = load_system(options.system)
+        rates = [system.operations_per_s]
+    else:
+        if options.bandwidth is None or options.compute is None:
+            raise UsageError("say how fast the nodes are: --system NAME, or --bandwidth and --compute")
+        rates = [parse_compute(text) for text in options.compute.split(",")]
+        system = System("given", parse_bandwidth(options.bandwidth), max(rates), "the command line")
+    if len(rates) == 1:
+        rates *= options.nodes
+    if len(rates) != options.nodes:
+        raise UsageError(f"--compute names {len(rates)} nodes, --nodes {options.nodes}: give one rate, or one for each")
+    shares = (1 / options.nodes,) * options.nodes if options.shares is None else _shares(options.shares)
+    return system, latency.Cluster(system.bandwidth_bytes_per_s, tuple(rates), shares)
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"shares {text!r} are no numbers: write one fraction for each node, like 0.75,0.25") from None
+
+
+def _convention(options: argparse.Namespace) -> Convention:
+    choices = {field.name: getattr(options, field.name) for field in dataclasses.fields(latency.Convention)}
+    return latency.Convention(**{**choices, "exclude": tuple(options.exclude)})
+
+
+def _sparsities(
+    options: argparse.Namespace,
+    network: Network,
+    cluster: Cluster,
+    costs: tuple[LayerCost, ...],
+    convention: Convention,
+) -> Sparsities:
+    if options.equilibrium:
+        return equilibrium(costs)
+    if options.target_latency is not None:
+        return for_latency(costs, parse_time(options.target_latency), options.profile, convention)
+    if options.sparsity is not None:
+        number = _number(options.sparsity)
+        return _from_file(options.sparsity, network, cluster) if number is None else uniform(costs, number)
+    if network.sparsities is not None:
+        if network.nodes != cluster.nodes:
+            raise UsageError(
+                f"{options.model} was cut for {network.nodes} nodes: use --nodes {network.nodes}, or give --sparsity, "
+                "--equilibrium or --target-latency"
+            )
+        return network.sparsities
+    return {}
+
+
+def _from_file(name: str, network: Network, cluster: Cluster) -> Sparsities:
+    from disco_planning.sparsity_file import read_sparsity
+
+    if not name.endswith(".json"):
+        raise UsageError(f"sparsity {name!r} is neither a number from 0 to 1 nor a sparsity file (.json)")
+    plan = read_sparsity(Path(name))
+    if plan.nodes != cluster.nodes:
+        raise DiscoError(f"{name} was made for {plan.nodes} nodes: use --nodes {plan.nodes}, or make it again")
+    unknown = sorted(set(plan.layers) - {layer.name for layer in network.layers})
+    if unknown:
+        raise DiscoError(f"{name} names layers that {network.name} does not have: {', '.join(unknown[:5])}")
+    return plan.layers
+
+
+def _number(text: str | None) -> float | None:
+    """The uniform sparsity; None when there is none, or a file is meant."""
+    try:
+        return None if text is None else check_sparsity(float(text))
+    except ValueError:
+        return None
+
+
+def _sweep(
+    options: argparse.Namespace, network: Network, cluster: Cluster, convention: Convention
+) -> tuple[Point, ...]:
+    from disco_planning.analysis import sweep
+
+    if not options.sweep_nodes and options.sweep_bandwidth is None:
+        return ()
+    if len(set(cluster.operations_per_s)) > 1 or len(set(cluster.shares)) > 1:
+        raise UsageError("sweeps are over equal nodes: give one compute rate and no shares")
+    nodes = SWEPT_NODES if options.sweep_nodes else (cluster.nodes,)
+    bandwidths = [cluster.bandwidth_bytes_per_s]
+    if options.sweep_bandwidth is not None:
+        bandwidths = _bandwidths(options.sweep_bandwidth)
+    return sweep(network, nodes, bandwidths, cluster.operations_per_s[0], convention, _number(options.sparsity))
+
+
+def _bandwidths(text: str) -> list[float]:
+    """Evenly spaced on a logarithmic scale."""
+    low, separator, high = text.partition("..")
+    if not separator:
+        raise UsageError(f"--sweep-bandwidth {text!r} is no range: write it like 1MB/s..1GB/s")
+    first, last = parse_bandwidth(low), parse_bandwidth(high)
+    steps = _SWEPT_BANDWIDTHS - 1
+    return [first * (last / first) ** (step / steps) for step in range(_SWEPT_BANDWIDTHS)]
+
+
+def _plan_file(options: argparse.Namespace, network: Network) -> Path | None:
+    if options.output is None and options.equilibrium:
+        return Path(f"{Path(network.name).stem}.sparsity.json")
+    return options.output  # type: ignore[no-any-return]
+
+
+def _write_plan(path: Path, model: str, analysis: Analysis) -> None:
+    from disco_planning.sparsity_file import SparsityPlan, write_sparsity
+
+    layers = {row.cost.layer.name: row.sparsity for row in analysis.rows if row.cost.sub_rows}
+    write_sparsity(path, SparsityPlan(model, analysis.system.name, analysis.cluster.nodes, layers))
+
+
+def _check_files(*files: Path | None) -> None:
+    given = [file for file in files if file is not None]
+    if len(set(given)) < len(given):
+        raise UsageError("two of the files to write have the same name: give each its own")
+    for file in given:
+        check_writable(file)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="disco-latency",
+        description="Project the latency of a network on several nodes by the latency model of the DISCO paper, and "
+        "plan how sparse the communication of each layer should be.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="zoo:NAME, a .csv layer table, .onnx, .tflite, or a bundle's folder")
+    add("--nodes", type=int, required=True, metavar="N", help="how many nodes share the network")
+    speed = parser.add_argument_group("how fast the nodes are")
+    speed.add_argument("--system", metavar="NAME", help="one of the systems below, or a file NAME.toml")
+    speed.add_argument(
+        "--bandwidth", metavar="B", help="of a node's link, sent and received together: 37.5MB/s, 300Mbit/s"
+    )
+    speed.add_argument(
+        "--compute", metavar="C[,C...]", help="of a node, or of each: 125GOP/s (a MAC is two operations)"
+    )
+    speed.add_argument("--shares", metavar="P,P...", help="fraction of the channels of each node (default: equal)")
+    _add_sparsity(parser)
+    out = parser.add_argument_group("output")
+    out.add_argument("-o", "--output", type=Path, metavar="FILE", help="sparsity file for disco_pruning (with "
+                     "--equilibrium default: MODEL.sparsity.json here)")  # fmt: skip
+    out.add_argument("--json", type=Path, metavar="FILE", help="write all figures")
+    out.add_argument("--plot", type=Path, metavar="FILE.png", help="L_comm and L_comp of each layer (needs matplotlib)")
+    out.add_argument("--sweep-nodes", action="store_true", help="also the totals for 1 to 16 equal nodes")
+    out.add_argument("--sweep-bandwidth", metavar="B..B", help="also the totals over a range, e.g. 1MB/s..1GB/s")
+    _add_convention(parser)
+    return parser
+
+
+def _add_sparsity(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "communication sparsity", "default: what the weights of a bundle have, else everything is sent"
+    )
+    add = group.add_mutually_exclusive_group().add_argument
+    add("--sparsity", metavar="S", help="the same for each layer, 0 to 1, or a sparsity file")
+    add("--equilibrium", action="store_true", help="of each layer so that L_comm = L_comp; writes a sparsity file")
+    add("--target-latency", metavar="T", help="the least that takes at most T, e.g. 35ms")
+    profile = "with --target-latency: one sparsity for all (default), or the same fraction of each layer's equilibrium"
+    group.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help=profile)
+
+
+def _add_convention(parser: argparse.ArgumentParser) -> None:
+    """One option for each field of latency.Convention, whose documentation says more."""
+    group = parser.add_argument_group("convention", "what the model counts; the defaults are the paper's")
+    default = latency.PAPER
+    add = group.add_argument
+    add(
+        "--value-bytes",
+        type=float,
+        default=default.value_bytes,
+        metavar="V",
+        help="bytes of a value (default 4; int8: 1)",
+    )
+    add("--operations-per-mac", type=float, default=default.operations_per_mac, metavar="O", help="default 2")
+    traffic = "a node sends its channels once to all, once to each other node, or sending costs nothing"
+    add("--traffic", choices=latency.TRAFFIC, default=default.traffic, help=traffic)
+    shared = "whether each layer that reads a tensor pays for it, or the first"
+    add("--shared-tensors", choices=latency.SHARED_TENSORS, default=default.shared_tensors, help=shared)
+    indivisible = "layers whose channels the nodes cannot share evenly"
+    add("--indivisible", choices=latency.INDIVISIBLE, default=default.indivisible, help=indivisible)
+    add("--rounding", choices=latency.ROUNDING, default=default.rounding, help="down to whole sub-rows, or none")
+    add("--overlap", choices=latency.OVERLAP, default=default.overlap, help="a layer takes max or sum of both times")
+    exclude = "layers that do not count, e.g. '*downsample'; may be repeated"
+    add("--exclude", action="append", default=[], metavar="PATTERN", help=exclude)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""`disco-latency`: what it prints and writes, and every error that a user meets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from disco_planning.cli import main
+from disco_planning.sparsity_file import read_sparsity
+
+PAPER = ("--nodes", "2", "--system", "paper")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def run_json(*arguments: str) -> dict:
+    assert main([*arguments, "--json", "out.json"]) == 0
+    return json.loads(Path("out.json").read_text())
+
+
+def test_json_has_totals_and_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    document = run_json("zoo:resnet50", *PAPER, "--sparsity", "0.99")
+    assert document["total_seconds"] == pytest.approx(0.035, rel=0.01)
+    assert document["dense_seconds"] == pytest.approx(1.14, rel=0.01)
+    assert document["speedup_over_dense"] == document["dense_seconds"] / document["total_seconds"]
+    assert document["one_node_seconds"] == pytest.approx(2 * 4089184256 / 125e9)
+    assert document["no_exchange_seconds"] == pytest.approx(0.032, rel=0.01)
+    assert document["system"]["bandwidth_bytes_per_s"] == 37.5e6
+    layers = document["layers"]
+    assert len(layers) == 54
+    assert sum(layer["seconds"] for layer in layers) == pytest.approx(document["total_seconds"])
+    assert (layers[0]["name"], layers[0]["in_ch"], layers[0]["sparsity"]) == ("conv1", 3, 0)
+    assert all(layer["seconds"] == max(layer["comm_seconds"], layer["comp_seconds"]) for layer in layers)
+    assert {layer["sparsity"] for layer in layers[1:]} == {0.99}
+    printed = capsys.readouterr().out
+    assert "layer4.0.downsample" in printed
+    assert "Total: 35.19 ms" in printed
+    assert "Dense exchange: 1.138 s, 32.33 times as long" in printed
+    assert "1 of 54 layers stay dense" in printed
+    assert "not measured" in printed
+
+
+def test_bandwidth_and_compute_say_the_same_as_the_system() -> None:
+    given = run_json(
+        "zoo:resnet8", "--nodes", "2", "--bandwidth", "300Mbit/s", "--compute", "125GOP/s", "--sparsity", "1"
+    )
+    assert given["total_seconds"] == run_json("zoo:resnet8", *PAPER, "--sparsity", "1")["total_seconds"]
+
+
+def test_equilibrium_writes_a_sparsity_file(capsys: pytest.CaptureFixture[str]) -> None:
+    document = run_json("zoo:resnet50", *PAPER, "--equilibrium")
+    assert document["mean_sparsity"] == pytest.approx(0.9624, rel=1e-3)
+    assert document["total_seconds"] == pytest.approx(32.66e-3, rel=1e-3)
+    plan = read_sparsity(Path("resnet50.sparsity.json"))
+    assert plan.nodes == 2
+    assert plan.layers == {layer["name"]: layer["sparsity"] for layer in document["layers"]}
+    assert "resnet50.sparsity.json" in capsys.readouterr().out
+    again = run_json("zoo:resnet50", *PAPER, "--sparsity", "resnet50.sparsity.json")
+    assert again["total_seconds"] == document["total_seconds"]
+
+
+def test_depthwise_layers_are_not_in_a_sparsity_file() -> None:
+    assert main(["zoo:ds_cnn", *PAPER, "--equilibrium", "-o", "plan.json"]) == 0
+    assert "blocks.0.pointwise" in read_sparsity(Path("plan.json")).layers
+    assert "blocks.0.depthwise" not in read_sparsity(Path("plan.json")).layers
+
+
+def test_target_latency() -> None:
+    document = run_json("zoo:resnet50", *PAPER, "--target-latency", "240ms")
+    assert document["total_seconds"] == pytest.approx(0.24)
+    assert document["mean_sparsity"] == pytest.approx(0.8, abs=1e-3)
+    balanced = run_json("zoo:resnet50", *PAPER, "--target-latency", "35ms", "--profile", "equilibrium")
+    assert balanced["total_seconds"] == pytest.approx(0.035)
+
+
+def test_conventions_have_options() -> None:
+    plain = run_json("zoo:resnet50", *PAPER)
+    eighth = run_json("zoo:resnet50", *PAPER, "--value-bytes", "1", "--traffic", "receive")
+    assert eighth["layers"][0]["comm_seconds"] == plain["layers"][0]["comm_seconds"] / 8
+    assert eighth["convention"]["traffic"] == "receive"
+    once = run_json("zoo:resnet50", *PAPER, "--shared-tensors", "once", "--exclude", "fc", "--exclude", "conv1")
+    assert len(once["layers"]) == 52
+    assert once["layers"][3]["comm_seconds"] == 0
+
+
+def test_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+    document = run_json("zoo:resnet50", *PAPER, "--sparsity", "0.9", "--sweep-nodes")
+    points = document["sweep"]
+    assert [point["nodes"] for point in points] == list(range(1, 17))
+    assert points[1]["uniform_seconds"] == document["total_seconds"]
+    assert points[0]["dense_seconds"] == document["one_node_seconds"]
+    bandwidths = run_json("zoo:resnet50", *PAPER, "--sweep-bandwidth", "1MB/s..100MB/s")["sweep"]
+    assert bandwidths[0]["bandwidth_bytes_per_s"] == pytest.approx(1e6)
+    assert bandwidths[-1]["bandwidth_bytes_per_s"] == pytest.approx(1e8)
+    dense = [point["dense_seconds"] for point in bandwidths]
+    assert dense == sorted(dense, reverse=True)
+    assert "S = 0.9" in capsys.readouterr().out
+
+
+def test_a_bundle_is_taken_as_it_is_pruned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from helpers.tiny_bundle import export_tiny
+
+    bundle = export_tiny(tmp_path / "bundle").path
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    for op in manifest["ops"]:
+        op["sub_rows_pruned"] = op["sub_rows"] // 2
+    (bundle / "bundle.json").write_text(json.dumps(manifest))
+    document = run_json(str(bundle), *PAPER, "--value-bytes", "1")
+    assert [layer["sparsity"] for layer in document["layers"]] == [0, 0.5]
+    assert main([str(bundle), "--nodes", "4", "--system", "paper"]) == 2
+    assert "was cut for 2 nodes" in capsys.readouterr().err
+
+
+def test_a_plot_is_a_png() -> None:
+    pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'disco-edge[plot]'")
+    assert main(["zoo:resnet8", *PAPER, "--equilibrium", "--plot", "a.png"]) == 0
+    assert Path("a.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["zoo:resnet8", "--nodes", "1", "--system", "paper", "--plot", "b.png"]) == 0
+
+
+def test_a_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["zoo:resnet8", *PAPER, "--plot", "a.png", "--json", "a.json"]) == 1
+    assert "pip install 'disco-edge[plot]'" in capsys.readouterr().err
+    assert not list(Path().iterdir())
+
+
+def test_help_has_examples_models_and_systems(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for expected in ("examples:", "zoo:deeplabv3plus_resnet101", "jetson-nano", "--sweep-bandwidth 1MB/s..1GB/s"):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["zoo:vgg", *PAPER], 2, "choose one of"),
+        (["zoo:resnet8", *PAPER, "--sparsity", "1.01"], 2, "sparsity is 1.01: it must lie between 0"),
+        (["zoo:resnet8", *PAPER, "--sparsity", "nan"], 2, "must lie between 0"),
+        (["zoo:resnet8", *PAPER, "--sparsity", "most"], 2, "neither a number"),
+        (["zoo:resnet8", *PAPER, "--sparsity", "a.json"], 1, "cannot be read"),
+        (["zoo:resnet8", *PAPER, "--shares", "0.5,0.4"], 2, "sum to 0.9, not 1"),
+        (["zoo:resnet8", *PAPER, "--shares", "half,half"], 2, "are no numbers"),
+        (["zoo:resnet8", *PAPER, "--shares", "0.5,0.3,0.2"], 2, "3 shares for 2 nodes"),
+        (["zoo:resnet8", "--nodes", "2"], 2, "--system NAME, or --bandwidth and --compute"),
+        (["zoo:resnet8", *PAPER, "--compute", "1GOP/s"], 2, "leave --bandwidth and --compute away"),
+        (["zoo:resnet8", "--nodes", "2", "--bandwidth", "3MB", "--compute", "1GOP/s"], 2, "unknown unit 'MB'"),
+        (["zoo:resnet8", "--nodes", "2", "--bandwidth", "3MB/s", "--compute", "1"], 2, "has no unit"),
+        (["zoo:resnet8", "--nodes", "3", "--bandwidth", "3MB/s", "--compute", "1GOP/s,2GOP/s"], 2, "names 2 nodes"),
+        (["zoo:resnet8", "--nodes", "0", "--system", "paper"], 2, "at least one"),
+        (["zoo:resnet8", "--nodes", "2", "--system", "papre"], 2, "did you mean paper"),
+        (["zoo:resnet8", *PAPER, "--target-latency", "fast"], 2, "write it like 35ms"),
+        (["zoo:resnet8", *PAPER, "--target-latency", "1us"], 1, "cannot be reached"),
+        (["zoo:resnet8", *PAPER, "--sweep-bandwidth", "1MB/s"], 2, "is no range"),
+        (["zoo:resnet8", *PAPER, "--sweep-nodes", "--shares", "0.75,0.25"], 2, "over equal nodes"),
+        (["zoo:resnet8", *PAPER, "--value-bytes", "0"], 2, "value_bytes is 0"),
+        (["zoo:resnet8", *PAPER, "--json", "a", "--plot", "a"], 2, "same name"),
+        (["zoo:resnet8", *PAPER, "--json", "missing/a.json"], 1, "cannot be written"),
+    ],
+)
+def test_errors(arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == code
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+    assert not list(Path().iterdir())
+
+
+def test_only_one_sparsity() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["zoo:resnet8", *PAPER, "--sparsity", "0.5", "--equilibrium"])
+    assert caught.value.code == 2
+
+
+def test_a_sparsity_file_for_another_network(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo:resnet8", *PAPER, "--equilibrium"]) == 0
+    assert main(["zoo:ds_cnn", *PAPER, "--sparsity", "resnet8.sparsity.json"]) == 1
+    assert "names layers that ds_cnn does not have" in capsys.readouterr().err
+    assert main(["zoo:resnet8", "--nodes", "4", "--system", "paper", "--sparsity", "resnet8.sparsity.json"]) == 1
+    assert "was made for 2 nodes" in capsys.readouterr().err

@@ -1,0 +1,160 @@
+"""The networks of the zoo in PyTorch: parameters as published, tables as checked in, tables of any model."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the networks are PyTorch: pip install 'disco-edge[prune]'")
+
+from torch import nn  # noqa: E402
+
+from disco_planning.sources import known_models, load_network  # noqa: E402
+from disco_pruning.layer_table import layer_table  # noqa: E402
+from disco_pruning.models.zoo import ZOO, zoo_table  # noqa: E402
+from disco_targets.errors import DiscoError  # noqa: E402
+
+# As counted by torchvision (ResNet, MobileNetV2), timm (DeiT) and BasicSR (RRDBNet).
+PARAMETERS = {"resnet50": 25_557_032, "mobilenet_v2": 3_504_872, "deit_small": 22_050_664, "esrgan_rrdb23": 16_697_987}
+RESNET101, RESNET50_LAYER4 = 44_549_160, 14_964_736
+FC = 2048 * 1000 + 1000
+
+
+def build(name: str) -> nn.Module:
+    with torch.device("meta"):
+        return ZOO[name].build()
+
+
+def parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("name", sorted(PARAMETERS))
+def test_parameters_as_published(name: str) -> None:
+    assert parameters(build(name)) == PARAMETERS[name]
+
+
+def test_parameters_of_ds_cnn_as_published() -> None:
+    # Keras counts the running means and variances of batch norm as parameters.
+    model = build("ds_cnn")
+    statistics = sum(b.numel() for name, b in model.named_buffers() if "running" in name)
+    assert parameters(model) + statistics == 24_908
+
+
+def test_trunks_are_the_published_ones() -> None:
+    assert parameters(build("deeplabv3plus_resnet101").backbone) == RESNET101 - FC
+    assert parameters(build("ssd300_resnet50").backbone) == PARAMETERS["resnet50"] - FC - RESNET50_LAYER4
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_the_checked_in_table_is_that_of_the_definition(repository: Path, name: str) -> None:
+    spec = importlib.util.spec_from_file_location("zoo_tables", repository / "scripts" / "zoo_tables.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert (script.FOLDER / f"{name}.csv").read_text() == script.zoo_csv(name), "run scripts/zoo_tables.py"
+
+
+def test_zoo_and_tables_have_the_same_names() -> None:
+    assert set(known_models()) == set(ZOO)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("resnet50", [(1, 1000)]),
+        ("deit_small", [(1, 1000)]),
+        ("deit_micro", [(1, 10)]),
+        ("ds_cnn", [(1, 12)]),
+        ("mobilenet_v2", [(1, 1000)]),
+        ("deeplabv3plus_resnet101", [(1, 21, 513, 513)]),
+        ("esrgan_rrdb23", [(1, 3, 512, 512)]),
+        ("ssd300_resnet50", [(1, 4, 8732), (1, 81, 8732)]),
+    ],
+)
+def test_outputs(name: str, shapes: list[tuple[int, ...]]) -> None:
+    model = build(name).eval()
+    output = model(torch.empty(1, *ZOO[name].input_shape, device="meta"))
+    assert [tuple(y.shape) for y in (output if isinstance(output, tuple) else (output,))] == shapes
+
+
+@pytest.mark.parametrize("name", ["deit_micro", "ds_cnn"])
+def test_small_networks_train_and_can_be_traced(name: str) -> None:
+    torch.manual_seed(0)
+    model = ZOO[name].build()
+    x = torch.randn(8, *ZOO[name].input_shape)
+    labels = torch.arange(8)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    losses = []
+    for _ in range(6):
+        loss = nn.functional.cross_entropy(model(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    model.eval()
+    assert torch.equal(torch.fx.symbolic_trace(model)(x), model(x))
+
+
+def test_exporting_keeps_names_and_shapes_of_a_transformer(tmp_path: Path) -> None:
+    from disco_pruning.export import export_onnx
+
+    torch.manual_seed(0)
+    model = ZOO["deit_micro"].build()
+    with torch.no_grad():
+        for parameter in model.parameters():  # equal biases would become one tensor
+            parameter.normal_()
+    export_onnx(model, tmp_path / "deit.onnx", (3, 32, 32))
+    assert load_network(str(tmp_path / "deit.onnx")).layers == zoo_table("deit_micro")
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = ZOO["resnet8"].build().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert layer_table(model, torch.zeros(1, 3, 32, 32)) == load_network("zoo:resnet8").layers
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_masked_layers_have_their_rows() -> None:
+    from disco_pruning.masks import set_mask
+    from disco_pruning.ownership import mixing_layers
+
+    model = ZOO["resnet8"].build()
+    layers = mixing_layers(model, 2)
+    set_mask(layers[1], torch.zeros(16, 2, dtype=torch.bool))
+    assert layer_table(model, torch.zeros(1, 3, 32, 32)) == load_network("zoo:resnet8").layers
+
+
+def test_other_layers() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(4, 4, 5, 2, padding=2, groups=2)
+            self.up = nn.ConvTranspose2d(4, 2, 2, 2)
+            self.fc = nn.Linear(16, 16)
+
+        def forward(self, x):
+            y = self.conv(x)
+            z = self.up(y.unsqueeze(-1).expand(-1, -1, -1, 3))
+            return z, self.fc(self.fc(y.flatten(1)))
+
+    conv, up, once, twice = layer_table(Odd(), torch.zeros(1, 4, 8))
+    assert (conv.kernel, conv.stride, conv.in_h, conv.in_w, conv.groups) == ((5, 1), (2, 1), 8, 1, 2)
+    assert (conv.out_h, conv.macs) == (4, 4 * 5 * 2 * 4)
+    assert (up.in_h, up.in_w, up.out_h, up.out_w, up.macs) == (4, 3, 8, 6, 12 * 4 * 2 * 4)
+    assert (once.name, twice.name, once.macs) == ("fc", "fc:2", 256)
+    assert len({conv.src, up.src, once.src, twice.src}) == 4
+
+
+def test_what_cannot_be_tabled_is_named() -> None:
+    attention = nn.ModuleDict({"self": nn.MultiheadAttention(8, 2)})
+    with pytest.raises(DiscoError, match=r"'self' \(MultiheadAttention\)"):
+        layer_table(attention, torch.zeros(1, 4, 8))
+    with pytest.raises(DiscoError, match="cannot run on shapes alone"):
+        layer_table(nn.Conv2d(3, 4, 1), torch.zeros(1, 5, 8, 8))
+    with pytest.raises(DiscoError, match="no convolution"):
+        layer_table(nn.ReLU(), torch.zeros(1, 5))
