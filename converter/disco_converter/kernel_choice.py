@@ -11,6 +11,8 @@ from disco_firmware.variants.base import Constants, Layer, Variant
 from disco_firmware.variants.registry import candidates
 
 OPTIMIZE = ("size", "balanced", "speed")
+BALANCED_SHARE = 1 / 32
+"""Of a board's flash: `balanced` may always spend as much. The slices of a small network are small."""
 _FACTORS = {"size": 1.1, "balanced": 2.5, "speed": float("inf")}
 """Up to how many times the smallest constants are spent. The int8 weights of fast kernels take a little more than those
 of the portable ones."""
@@ -51,7 +53,9 @@ class Kernel:
         return self.constants.bytes + self.code_bytes
 
 
-def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> tuple[Kernel, ...]:
+def choose_kernels(
+    ops: Sequence[LoweredOp], limits: Limits, optimize: str, most_rows: Sequence[int | None]
+) -> tuple[Kernel, ...]:
     """A kernel for every op, in order.
 
     Starts from the smallest constants for every op, then takes, while the budget of flash lasts, the change that saves
@@ -61,9 +65,10 @@ def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> t
         ops: A node's program.
         limits: Of its board.
         optimize: One of OPTIMIZE. `size`: int8 weights; `balanced`: up to two and a half times that, such as int16
-            weights; `speed`: up to the board's flash.
+            weights, or BALANCED_SHARE of the flash if that is more; `speed`: up to the board's flash.
+        most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
-    choices = [_kernels(op.layer, limits) for op in ops]
+    choices = [_kernels(op.layer, limits, rows) for op, rows in zip(ops, most_rows, strict=True)]
     chosen = [min(kernels, key=lambda kernel: (kernel.constants.bytes, kernel.instructions)) for kernels in choices]
     budget = _budget(chosen, limits, optimize)
     while True:
@@ -82,26 +87,27 @@ class _Budget:
 def _budget(smallest: Sequence[Kernel], limits: Limits, optimize: str) -> _Budget:
     flash = float("inf") if limits.flash_bytes is None else float(limits.flash_bytes)
     constants = sum(kernel.constants.bytes for kernel in smallest)
-    return _Budget(constants * _FACTORS[optimize], flash)
+    least = BALANCED_SHARE * flash if optimize == "balanced" and limits.flash_bytes is not None else 0.0
+    return _Budget(max(constants * _FACTORS[optimize], least), flash)
 
 
-def _kernels(layer: Layer, limits: Limits) -> list[Kernel]:
+def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel]:
     constants = portable.constants(layer.params)
     kernels = [Kernel(layer, None, constants, 0, 1, 0, portable.instructions(layer))]
     for variant in candidates(layer, limits.instruction_set):
-        scratch = variant.scratch_bytes(layer)
-        if limits.scratch_bytes is None or scratch <= limits.scratch_bytes:
-            kernels.append(
-                Kernel(
-                    layer,
-                    variant,
-                    variant.constants(layer),
-                    scratch,
-                    variant.row_step(layer),
-                    variant.code_bytes(layer),
-                    variant.instructions(layer),
-                )
-            )
+        kernel = Kernel(
+            layer,
+            variant,
+            variant.constants(layer),
+            variant.scratch_bytes(layer),
+            variant.row_step(layer),
+            variant.code_bytes(layer),
+            variant.instructions(layer),
+        )
+        if (limits.scratch_bytes is None or kernel.scratch_bytes <= limits.scratch_bytes) and (
+            most_rows is None or kernel.row_step <= most_rows
+        ):
+            kernels.append(kernel)
     return kernels
 
 

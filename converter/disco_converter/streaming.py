@@ -15,6 +15,24 @@ from disco_firmware.manifest import HaloWait, NodeReceive
 
 _ROW_BY_ROW = (k.Add, k.Concatenation, k.SelectChannels, k.Relu)
 """An output row of these needs the same row of each input, and no other."""
+STREAMED_STEPS = 4
+LEAST_STREAMED_ROWS = 4
+"""A tensor that is exchanged goes in at least so many steps, unless they have fewer rows than this."""
+
+
+def most_rows(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tuple[int | None, ...]:
+    """For each op, how many rows its kernel may compute together so that rows still stream; None where none come or go.
+
+    An op streams when it waits for a halo, or when what it or the op after it computes is sent.
+    """
+    sent = [_is_sent(cut, slice_, lowered) for lowered in ops]
+    result: list[int | None] = []
+    for place, lowered in enumerate(ops):
+        waits = any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
+        streams = waits or any(sent[place : place + 2])
+        height = lowered.layer.output.height
+        result.append(max(LEAST_STREAMED_ROWS, height // STREAMED_STEPS) if streams else None)
+    return tuple(result)
 
 
 def joined_ops(
