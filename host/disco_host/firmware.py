@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disco_firmware.build import FirmwareImage, build_node
+from disco_targets.board import load_board
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ def build_images(
         sanitize: With ASan and UBSan ("posix" only).
 
     Raises:
-        DiscoError: A tool is missing, the compiler fails, or the bundle cannot be written.
+        DiscoError: A tool is missing, the compiler fails, the bundle cannot be written, or no PC runs its kernels.
     """
+    if port == "posix":
+        _check_hosted(bundle, nodes)
     try:
         return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
     except OSError as error:
@@ -34,3 +37,14 @@ def build_images(
             f"firmware cannot be built in {error.filename or bundle.path}: {error.strerror}; copy the bundle to a "
             "folder that you may write to"
         ) from error
+
+
+def _check_hosted(bundle: Bundle, nodes: Sequence[int]) -> None:
+    """Instructions of the DSP extension have portable twins, those of Helium have none."""
+    for node in nodes:
+        target = bundle.manifest.targets[node]
+        if load_board(target).instruction_set == "mve":
+            raise DiscoError(
+                f"node {node} was exported for {target}, whose Helium kernels no PC can run: export it with "
+                "--target posix"
+            )

@@ -167,6 +167,11 @@ def test_counts_are_projected_onto_boards_and_links(bundle: Path, tmp_path: Path
     _refused(_call(*arguments[:2], "--boards", "emulated", "--project", tmp_path / "none.toml"), "does not exist")
 
 
+def test_helium_kernels_are_refused_on_a_pc(tmp_path: Path) -> None:
+    helium = export_tiny(tmp_path / "bundle", target="qemu-mps3-an547").path
+    _refused(_call("run", helium, "--boards", "posix"), "whose Helium kernels no PC can run", "--target posix")
+
+
 def test_two_runs_of_one_bundle_at_the_same_time(bundle: Path, mark: str) -> None:
     runs = [_run_marked(bundle, mark, "--boards", "emulated", "--repeat", 3) for _ in range(2)]
     for run in runs:
