@@ -130,6 +130,13 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Mul:
+    """Element by element."""
+
+    activation: str
+
+
+@dataclass(frozen=True)
 class Pool2D:
     """Average or maximum over a window."""
 
@@ -202,6 +209,7 @@ Params: TypeAlias = (
     | DepthwiseConv2D
     | FullyConnected
     | Add
+    | Mul
     | Pool2D
     | Mean
     | Pad

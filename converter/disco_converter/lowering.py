@@ -111,6 +111,11 @@ def _add(context: _Operation, params: g.Add) -> k.Add:
     return k.Add(quantisation.add_parameters(*inputs, _pair(context.output), params.activation))
 
 
+def _mul(context: _Operation, params: g.Mul) -> k.Mul:
+    inputs = _pair(context.input(0)), _pair(context.input(1))
+    return k.Mul(quantisation.mul_parameters(*inputs, _pair(context.output), params.activation))
+
+
 def _pool(context: _Operation, params: g.Pool2D) -> k.AveragePool2D | k.MaxPool2D:
     output = context.output
     bounds = quantisation.activation_range(params.activation, output.scale, output.zero_point)
@@ -153,6 +158,7 @@ _LOWERINGS: Mapping[type, Callable[[_Operation, Any], k.KernelParams]] = {
     g.DepthwiseConv2D: _depthwise,
     g.FullyConnected: _fully_connected,
     g.Add: _add,
+    g.Mul: _mul,
     g.Pool2D: _pool,
     g.Mean: _mean,
     g.Pad: _pad,

@@ -13,7 +13,7 @@ from disco_converter.partition import NodeSlice, Operand, Partition
 from disco_firmware import kernel_params as k
 from disco_firmware.manifest import HaloWait, NodeReceive
 
-_ROW_BY_ROW = (k.Add, k.Concatenation, k.SelectChannels, k.Relu)
+_ROW_BY_ROW = (k.Add, k.Mul, k.Concatenation, k.SelectChannels, k.Relu)
 """An output row of these needs the same row of each input, and no other."""
 STREAMED_STEPS = 4
 LEAST_STREAMED_ROWS = 4

@@ -333,14 +333,22 @@ def _fully_connected(op: _Context) -> g.Params:
     return g.FullyConnected(filter_, _ACTIVATIONS[options.FusedActivationFunction()], keep)
 
 
-def _add(op: _Context) -> g.Params:
+def _check_operands(op: _Context) -> None:
     if any(op.reader.constant(i) is not None for i in op.inputs) or op.shape(0) != op.shape(1):
         raise op.error(
-            f"adds {list(op.shape(0))} and {list(op.shape(1))}: two activations of one shape are needed (no "
+            f"takes {list(op.shape(0))} and {list(op.shape(1))}: two activations of one shape are needed (no "
             "broadcast, no constant)"
         )
-    options = op.options(tflite.AddOptions)
-    return g.Add(_ACTIVATIONS[options.FusedActivationFunction()])
+
+
+def _add(op: _Context) -> g.Params:
+    _check_operands(op)
+    return g.Add(_ACTIVATIONS[op.options(tflite.AddOptions).FusedActivationFunction()])
+
+
+def _mul(op: _Context) -> g.Params:
+    _check_operands(op)
+    return g.Mul(_ACTIVATIONS[op.options(tflite.MulOptions).FusedActivationFunction()])
 
 
 def _pool_2d(op: _Context) -> g.Params:
@@ -414,6 +422,7 @@ _PARSERS: dict[str, Callable[[_Context], g.Params]] = {
     "FULLY_CONNECTED": _fully_connected,
     "MAX_POOL_2D": _pool_2d,
     "MEAN": _mean,
+    "MUL": _mul,
     "PAD": _pad,
     "PADV2": _pad,
     "RELU": _activation,

@@ -20,6 +20,7 @@ _VERSIONS = {
     "DEPTHWISE_CONV_2D": 3,
     "FULLY_CONNECTED": 4,
     "ADD": 2,
+    "MUL": 2,
     "SOFTMAX": 2,
     "RELU": 2,
     "RELU6": 2,
@@ -320,6 +321,8 @@ def _pool_options(params: g.Pool2D, padding: int) -> tuple[int, Callable[[Any], 
 def _simple_options(params: g.Params, rank: int) -> tuple[int, Callable[[Any], int]]:
     if isinstance(params, g.Add):
         return _options("Add", FusedActivationFunction=_ACTIVATION[params.activation])
+    if isinstance(params, g.Mul):
+        return _options("Mul", FusedActivationFunction=_ACTIVATION[params.activation])
     if isinstance(params, g.Concatenation):
         return _options("Concatenation", Axis=rank - 1)
     if isinstance(params, g.Softmax):

@@ -14,8 +14,11 @@ from helpers.tflite_models import Op, Tensor, build
 _CONV = {"Padding": 0, "StrideW": 1, "StrideH": 1, "DilationWFactor": 1, "DilationHFactor": 1}
 
 
-def tiny_model(channels: int = 4, outputs: Sequence[int] = (6,)) -> bytes:
-    """Two 3x3 convolutions over 6x5 pixels: tensor 0 [1, 6, 5, 3] to tensors 3 and 6 [1, 6, 5, channels]."""
+def tiny_model(channels: int = 4, outputs: Sequence[int] = (6,), last: str | None = None) -> bytes:
+    """Two 3x3 convolutions over 6x5 pixels: tensor 0 [1, 6, 5, 3] to tensors 3 and 6 [1, 6, 5, channels].
+
+    `last` (ADD or MUL) makes tensor 7 of both.
+    """
     random = np.random.default_rng(7)
 
     def weights(inputs: int) -> Tensor:
@@ -39,6 +42,9 @@ def tiny_model(channels: int = 4, outputs: Sequence[int] = (6,)) -> bytes:
         Op("CONV_2D", (0, 1, 2), (3,), "Conv2DOptions", _CONV),
         Op("CONV_2D", (3, 4, 5), (6,), "Conv2DOptions", _CONV),
     ]
+    if last is not None:
+        tensors.append(Tensor((1, 6, 5, channels), (0.3,), (2,)))
+        ops.append(Op(last, (3, 6), (7,), f"{last.capitalize()}Options", version=2))
     return build(tensors, ops, outputs)
 
 

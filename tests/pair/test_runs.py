@@ -178,3 +178,11 @@ def test_an_output_of_which_a_node_has_nothing(tmp_path: Path) -> None:
     export(ExportConfig(tmp_path / "tiny.tflite", 2, ("posix",), tmp_path / "bundle"))
     config = RunConfig(bundle=tmp_path / "bundle", boards="posix", check_tensors=True)
     assert run(config).result.bit_exact
+
+
+@pytest.mark.parametrize(("last", "target"), [("ADD", "qemu-mps2-an386"), ("MUL", "qemu-mps2-an386"), ("MUL", "posix")])
+def test_two_convolutions_element_by_element(tmp_path: Path, last: str, target: str) -> None:
+    (tmp_path / "tiny.tflite").write_bytes(tiny_model(8, (7,), last))
+    bundle = export(ExportConfig(tmp_path / "tiny.tflite", 2, (target,), tmp_path / "bundle")).bundle
+    boards = "posix" if target == "posix" else "emulated"
+    assert run(RunConfig(bundle=bundle.path, boards=boards, check_tensors=True)).result.bit_exact

@@ -33,6 +33,7 @@ _KERNELS: Mapping[type, PortableKernel] = {
     k.DepthwiseConv2D: PortableKernel("DISCO_OP_DEPTHWISE_CONV_2D", "disco_depthwise_conv2d_t"),
     k.FullyConnected: PortableKernel("DISCO_OP_FULLY_CONNECTED", "disco_fully_connected_t"),
     k.Add: PortableKernel("DISCO_OP_ADD", "disco_add_t"),
+    k.Mul: PortableKernel("DISCO_OP_MUL", "disco_mul_t"),
     k.AveragePool2D: PortableKernel("DISCO_OP_AVERAGE_POOL_2D", "disco_pool2d_t"),
     k.MaxPool2D: PortableKernel("DISCO_OP_MAX_POOL_2D", "disco_pool2d_t"),
     k.Mean: PortableKernel("DISCO_OP_MEAN", "disco_mean_t"),
@@ -76,7 +77,7 @@ def instructions(layer: Layer) -> int:
 
 
 _WINDOWED = (k.Conv2D, k.DepthwiseConv2D, k.AveragePool2D, k.MaxPool2D)
-_PER_ELEMENT: Mapping[type, int] = {k.Add: 90, k.Relu: 40, k.Softmax: 400}
+_PER_ELEMENT: Mapping[type, int] = {k.Add: 90, k.Mul: 50, k.Relu: 40, k.Softmax: 400}
 
 
 def _requantise(values: Requantisation) -> tuple[tuple[ConstantArray, ...], dict[str, object]]:
@@ -140,6 +141,19 @@ def _add(params: k.Add) -> Constants:
     return Constants((), {**fields, "left_shift": values.left_shift, **_activation(values.activation)})
 
 
+def _mul(params: k.Mul) -> Constants:
+    values = params.values
+    fields: dict[str, object] = {
+        "input1_zero_point": values.input1_zero_point,
+        "input2_zero_point": values.input2_zero_point,
+        "output_zero_point": values.output_zero_point,
+        "multiplier": values.multiplier.multiplier,
+        "shift": values.multiplier.shift,
+        **_activation(values.activation),
+    }
+    return Constants((), fields)
+
+
 def _pool(params: k.AveragePool2D | k.MaxPool2D) -> Constants:
     return Constants((), {"window": asdict(params.window), **_activation(params.activation)})
 
@@ -199,6 +213,7 @@ _BUILDERS: Mapping[type, Callable[[Any], Constants]] = {
     k.DepthwiseConv2D: _depthwise,
     k.FullyConnected: _fully_connected,
     k.Add: _add,
+    k.Mul: _mul,
     k.AveragePool2D: _pool,
     k.MaxPool2D: _pool,
     k.Mean: _mean,

@@ -48,6 +48,13 @@ static void run_add(const disco_model_t *model, const disco_op_t *op, uint16_t r
     disco_add_s8(op->params, &in1, &in2, &out, row_begin, row_end);
 }
 
+static void run_mul(const disco_model_t *model, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
+    const disco_input_t in1 = input_view(model, op, 0);
+    const disco_input_t in2 = input_view(model, op, 1);
+    const disco_output_t out = output_view(model, op);
+    disco_mul_s8(op->params, &in1, &in2, &out, row_begin, row_end);
+}
+
 static void run_average_pool2d(const disco_model_t *model, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
     const disco_input_t in = input_view(model, op, 0);
     const disco_output_t out = output_view(model, op);
@@ -122,6 +129,7 @@ static const runner_t runners[] = {
     [DISCO_OP_RESHAPE] = run_reshape,
     [DISCO_OP_RELU] = run_relu,
     [DISCO_OP_SOFTMAX] = run_softmax,
+    [DISCO_OP_MUL] = run_mul,
 };
 
 bool disco_dispatch_knows(disco_op_kind_t kind) {
@@ -133,8 +141,8 @@ bool disco_dispatch_is_whole(disco_op_kind_t kind) {
 }
 
 bool disco_dispatch_is_row_by_row(disco_op_kind_t kind) {
-    return kind == DISCO_OP_ADD || kind == DISCO_OP_CONCATENATION || kind == DISCO_OP_SELECT_CHANNELS ||
-           kind == DISCO_OP_RELU;
+    return kind == DISCO_OP_ADD || kind == DISCO_OP_MUL || kind == DISCO_OP_CONCATENATION ||
+           kind == DISCO_OP_SELECT_CHANNELS || kind == DISCO_OP_RELU;
 }
 
 bool disco_dispatch_has_window(disco_op_kind_t kind) {

@@ -38,7 +38,7 @@ static bool kernel_is_sound(const disco_op_t *op) {
 }
 
 static bool op_is_sound(const disco_model_t *model, const disco_op_t *op) {
-    const uint16_t inputs_needed = op->kind == DISCO_OP_ADD ? 2 : 1;
+    const uint16_t inputs_needed = op->kind == DISCO_OP_ADD || op->kind == DISCO_OP_MUL ? 2 : 1;
     if (op->input_count < inputs_needed || op->inputs == NULL || op->output >= model->tensor_count) {
         return false;
     }

@@ -43,7 +43,8 @@ typedef enum {
     DISCO_OP_SELECT_CHANNELS,   /* disco_select_channels_t */
     DISCO_OP_RESHAPE,           /* NULL; whole tensor */
     DISCO_OP_RELU,              /* disco_relu_t */
-    DISCO_OP_SOFTMAX            /* disco_softmax_t */
+    DISCO_OP_SOFTMAX,           /* disco_softmax_t */
+    DISCO_OP_MUL                /* disco_mul_t */
 } disco_op_kind_t;
 
 typedef struct {
