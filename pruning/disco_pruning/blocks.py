@@ -116,8 +116,8 @@ class Owners:
         if len(units) < self.nodes:
             raise DiscoError(
                 f"{self._ties.reason(roots[0])} combines the {block.channels} outputs of {block.name} without weights "
-                f"of its own, in {len(units)} part(s) that cannot be shared by {self.nodes} nodes: use at least as many "
-                "heads or groups as nodes, or fewer nodes"
+                f"of its own, in {len(units)} part(s) that cannot be shared by {self.nodes} nodes: use as many heads "
+                "or groups as nodes, or fewer nodes"
             )
         owner = dict(zip(units, contiguous_owners(len(units), self.nodes, self._shares), strict=True))
         return [self._of_group.get(root, owner[root]) for root in roots]

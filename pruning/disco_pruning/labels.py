@@ -64,7 +64,7 @@ class Ties:
 
     def tie(self, labels: Tensor, reason: str) -> None:
         """Put all of `labels` into one group; `reason` names who needs it."""
-        found = [int(label) for label in labels.unique() if label != REPLICATED]
+        found = [label for label in sorted(set(compact(labels).flatten().tolist())) if label != REPLICATED]
         for label in found:
             self._parent[self.root(label)] = self.root(found[0])
         if len(found) > 1:

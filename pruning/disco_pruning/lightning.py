@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from disco_pruning.tracing import ExampleInput
 
 
-class DiscoPruning(Callback):
+class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject.toml
     """Prunes at the start of given epochs; the epochs in between finetune.
 
     Masks are put in place before the optimisers are made, so that checkpoints have the same keys before and after

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 
 from disco_pruning.blocks import GatherBlock, MixingBlock, Owners
 from disco_pruning.labels import REPLICATED, compact
-from disco_pruning.propagation import Propagation
+from disco_pruning.rules import propagate
 from disco_pruning.tracing import trace
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from disco_pruning.propagation import Propagation
     from disco_pruning.tracing import ExampleInput
 
 NodeOfChannel = tuple[int, ...]
@@ -141,8 +142,7 @@ def plan(model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequ
         DiscoError: The network cannot be traced or cut that way: which module, and what to do.
     """
     checked = _checked_shares(nodes, shares)
-    found = Propagation(model, trace(model, example_input))
-    found.run()
+    found = propagate(model, trace(model, example_input))
     owners = Owners(found.ties, nodes, checked)
     for block in found.blocks:
         owners.resolve(block)
@@ -191,7 +191,7 @@ def _layer(block: MixingBlock, owners: Owners) -> MixingLayer:
 def _notes(found: Propagation, owners: Owners) -> tuple[str, ...]:
     notes = []
     for join in found.joins:
-        kept, other = torch.broadcast_tensors(owners.of(compact(join.kept)), owners.of(compact(join.other)))
+        kept, other = owners.of(compact(join.kept)), owners.of(compact(join.other))
         apart = (kept != other) & (kept != REPLICATED) & (other != REPLICATED)
         if bool(apart.any()):
             notes.append(

@@ -1,8 +1,7 @@
-"""Carries labels through the graph of a network, operator by operator, and lists its layers with weights."""
+"""What is known while labels are carried through the graph of a network: the state that the rules work on."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from disco_pruning.blocks import Block, GatherBlock, MixingBlock
-from disco_pruning.labels import Ties, along, compact, filled, is_replicated, rows
+from disco_pruning.labels import Ties, along, filled, rows
 from disco_pruning.tracing import module_text
 from disco_targets.errors import DiscoError
 
@@ -43,6 +42,7 @@ class Propagation:
     """What the rules work on and find out.
 
     Attributes:
+        labels_of: Labels of what each operator computes: a tensor, a list of tensors, or None for other values.
         ties: Labels that must be on one node.
         blocks: All labels, in their order.
         local: Names of convolutions that work channel by channel.
@@ -52,7 +52,7 @@ class Propagation:
     def __init__(self, model: nn.Module, trace: Trace) -> None:
         self._model = model
         self._trace = trace
-        self._labels: dict[fx.Node, Any] = {}
+        self.labels_of: dict[fx.Node, Any] = {}
         self._by_parameter: dict[str, MixingBlock] = {}
         self.ties = Ties()
         self.blocks: list[Block] = []
@@ -60,30 +60,24 @@ class Propagation:
         self.joins: list[Join] = []
         self.reductions: list[Reduction] = []
 
-    def run(self) -> None:
-        """Visit every operator.
-
-        Raises:
-            DiscoError: An operator has no rule (the module that uses it is named).
-        """
-        for node in self._trace.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self._labels[node] = replicated_like(node)
-            elif node.op == "call_function":
-                self._labels[node] = self._after(node)
-
     def labels(self, node: fx.Node) -> Tensor:
         """Labels of a tensor that was visited."""
-        found = self._labels[node]
+        found = self.labels_of[node]
         assert isinstance(found, Tensor)
         return found
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The operands of `node` with labels in the place of tensors."""
         return (
-            fx.map_arg(node.args, lambda argument: self._labels[argument]),  # type: ignore[return-value]
-            fx.map_arg(node.kwargs, lambda argument: self._labels[argument]),
+            fx.map_arg(node.args, lambda argument: self.labels_of[argument]),
+            fx.map_arg(node.kwargs, lambda argument: self.labels_of[argument]),
         )
+
+    def operands(self, node: fx.Node) -> list[Tensor]:
+        """Labels of all tensors that `node` reads."""
+        values = [self.labels_of[source] for source in node.all_input_nodes]
+        parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
+        return [part for part in parts if isinstance(part, Tensor)]
 
     def channels(self, node: fx.Node, position: int, axis: int) -> Tensor:
         """[size of axis]: one label for each channel of an operand, whose pixels are tied together."""
@@ -142,30 +136,6 @@ class Propagation:
         while operator_name(node) in _SAME_TENSOR:
             node = tensor_argument(node, 0)
         return node.name
-
-    def _after(self, node: fx.Node) -> Any:
-        from disco_pruning.rules import HINTS, MIXING_RULES, RULES
-
-        name = operator_name(node)
-        if name in MIXING_RULES:
-            return MIXING_RULES[name](self, node)
-        if name == "getitem":
-            return operator.getitem(*self.arguments(node)[0])
-        if all(is_replicated(labels) for labels in self._operands(node)):
-            return replicated_like(node)  # whatever it is: every node computes it
-        if name in RULES:
-            return RULES[name](self, node)
-        raise DiscoError(
-            f"{module_text(node)} uses the operator {name}, which has no ownership rule: "
-            + HINTS.get(name, "write it with convolutions, linear layers and operators that work channel by channel")
-        )
-
-    def _operands(self, node: fx.Node) -> list[Tensor]:
-        found: list[Tensor] = []
-        for source in node.all_input_nodes:
-            labels = self._labels[source]
-            found.extend(labels if isinstance(labels, list | tuple) else [labels])
-        return [compact(labels) for labels in found if isinstance(labels, Tensor)]
 
 
 def operator_name(node: fx.Node) -> str:

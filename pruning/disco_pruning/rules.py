@@ -2,18 +2,58 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from disco_pruning.labels import REPLICATED, along, compact, constant_along, filled, is_replicated, rows
-from disco_pruning.propagation import Join, Propagation, Reduction, replicated_like, shape_of, tensor_argument
-from disco_pruning.tracing import module_text
+from disco_pruning.propagation import (
+    Join,
+    Propagation,
+    Reduction,
+    operator_name,
+    replicated_like,
+    shape_of,
+    tensor_argument,
+)
+from disco_pruning.tracing import Trace, module_text
 from disco_targets.errors import DiscoError
 
 Rule = Callable[[Propagation, fx.Node], Any]
+
+
+def propagate(model: nn.Module, trace: Trace) -> Propagation:
+    """Carry labels through every operator of `trace`.
+
+    Raises:
+        DiscoError: An operator has no rule (the module that uses it is named).
+    """
+    state = Propagation(model, trace)
+    for node in trace.graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            state.labels_of[node] = replicated_like(node)
+        elif node.op == "call_function":
+            state.labels_of[node] = _after(state, node)
+    return state
+
+
+def _after(state: Propagation, node: fx.Node) -> Any:
+    name = operator_name(node)
+    if name in MIXING_RULES:
+        return MIXING_RULES[name](state, node)
+    if name == "getitem":
+        return operator.getitem(*state.arguments(node)[0])
+    if all(is_replicated(labels) for labels in state.operands(node)):
+        return replicated_like(node)  # whatever it is: every node computes it
+    if name in RULES:
+        return RULES[name](state, node)
+    raise DiscoError(
+        f"{module_text(node)} uses the operator {name}, which has no ownership rule: "
+        + HINTS.get(name, "write it with convolutions, linear layers and operators that work channel by channel")
+    )
 
 
 def convolution(state: Propagation, node: fx.Node) -> Tensor:
@@ -179,7 +219,7 @@ def _axes(node: fx.Node, rank: int) -> tuple[int, ...]:
     if isinstance(wanted, int):
         return (wanted % rank,)
     if isinstance(wanted, list | tuple) and wanted:
-        return tuple(int(axis) % rank for axis in wanted)  # type: ignore[arg-type]
+        return tuple(int(axis) % rank for axis in wanted)
     return tuple(range(rank))
 
 
@@ -194,16 +234,16 @@ RULES = _table(
     {
         elementwise: "abs add alias celu clamp clamp_max clamp_min clone contiguous detach div dropout elu erf exp "
         "feature_dropout gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu lift_fresh_copy log log_sigmoid "
-        "masked_fill maximum minimum mish mul neg pow prelu reciprocal relu relu6 rsqrt rsub selu sigmoid silu softplus "
-        "softshrink softsign sqrt square sub tanh threshold to type_as where",
+        "masked_fill maximum minimum mish mul neg pow prelu reciprocal relu relu6 rsqrt rsub selu sigmoid silu "
+        "softplus softshrink softsign sqrt square sub tanh threshold to type_as where",
         channelwise: "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
         "adaptive_max_pool2d avg_pool1d avg_pool2d avg_pool3d batch_norm instance_norm lp_pool2d max_pool1d max_pool2d "
         "max_pool2d_with_indices max_pool3d reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d "
         "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
         "upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
-        moved: "channel_shuffle chunk expand expand_as flatten flip movedim narrow permute pixel_shuffle pixel_unshuffle "
-        "repeat reshape reshape_as roll select slice split split_with_sizes squeeze stack swapaxes t tensor_split tile "
-        "transpose unbind unflatten unsqueeze view view_as _unsafe_view",
+        moved: "channel_shuffle chunk expand expand_as flatten flip movedim narrow permute pixel_shuffle "
+        "pixel_unshuffle repeat reshape reshape_as roll select slice split split_with_sizes squeeze stack swapaxes t "
+        "tensor_split tile transpose unbind unflatten unsqueeze view view_as _unsafe_view",
         padded: "constant_pad_nd pad",
         concatenated: "cat concat concatenate",
         reduced: "amax amin argmax argmin linalg_vector_norm max mean min norm std sum var",

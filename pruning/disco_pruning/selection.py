@@ -138,8 +138,9 @@ def _keep_globally(plan: Plan, scores: list[Tensor], sparsity: float) -> list[Te
         )
     keep = torch.ones_like(flat[2])
     keep[_order(*flat)[:count]] = False
-    sizes = [part.numel() for part in scores]
-    return [part.reshape(like.shape) for part, like in zip(keep.split(sizes), scores, strict=True)]
+    ends = torch.tensor([part.numel() for part in scores]).cumsum(0)
+    parts = torch.tensor_split(keep, ends[:-1])
+    return [part.reshape(like.shape) for part, like in zip(parts, scores, strict=True)]
 
 
 def _order(scores: Tensor, kept: Tensor, candidates: Tensor) -> Tensor:
