@@ -23,16 +23,17 @@ def contiguous_owners(channels: int, nodes: int, shares: Sequence[float] | None 
     least = 1 if channels >= nodes else 0
     sizes = [max(least, int(_exact(size))) for size in wanted]
     while sum(sizes) < channels:
-        sizes[_furthest(wanted, sizes)] += 1
-    while sum(sizes) > channels:
-        sizes[_furthest(sizes, wanted)] -= 1
+        sizes[_largest([want - size for want, size in zip(wanted, sizes, strict=True)])] += 1
+    while sum(sizes) > channels:  # what small shares got in excess
+        excess = [size - want if size > least else -channels for want, size in zip(wanted, sizes, strict=True)]
+        sizes[_largest(excess)] -= 1
     return tuple(node for node, size in enumerate(sizes) for _ in range(size))
 
 
-def _furthest(above: Sequence[float], below: Sequence[float]) -> int:
-    """The first node at which `above` exceeds `below` most."""
-    gaps = [_exact(a - b) for a, b in zip(above, below, strict=True)]
-    return gaps.index(max(gaps))
+def _largest(gaps: list[float]) -> int:
+    """The first place of the largest."""
+    exact = [_exact(gap) for gap in gaps]
+    return exact.index(max(exact))
 
 
 def _exact(size: float) -> float:

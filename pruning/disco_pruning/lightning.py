@@ -58,7 +58,8 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
             shares: As for `plan`.
             score: As for `prune`.
             rank_globally: As for `prune`.
-            checkpoints: Folder for a Trainer checkpoint at the end of each round, `disco_90.0.ckpt` at 90 %.
+            checkpoints: Folder for a Trainer checkpoint at the end of each round, `disco_89.9.ckpt` where 89.9 % were
+                reached.
         """
         self._nodes = nodes
         self._rounds = dict(rounds)

@@ -56,7 +56,9 @@ def prune_in_rounds(
     rank_globally: bool = False,
     checkpoints: str | Path | None = None,
 ) -> Iterator[float]:
-    """Prune to each sparsity in turn and finetune after each; yields the S_comm reached when its round is done.
+    """Prune to each sparsity in turn and finetune after each; yields it when its round is done.
+
+    Where a round has one sparsity for each layer, the S_comm reached over all of them is yielded.
 
     Args:
         model: The trained dense network; changed in place.
@@ -70,7 +72,7 @@ def prune_in_rounds(
     for sparsity in sparsities:
         prune(plan, sparsity, score, rank_globally=rank_globally)
         finetune(model)
-        reached = network_sparsity(plan)
+        reached = sparsity if isinstance(sparsity, int | float) else network_sparsity(plan)
         if checkpoints is not None and is_first_rank():
             folder = Path(checkpoints)
             folder.mkdir(parents=True, exist_ok=True)
