@@ -78,9 +78,19 @@ def set_mask(layer: MixingLayer, keep: Tensor) -> None:
     mask = keep.to(weight.device)[inputs, nodes].reshape(*weight.shape[:2], *[1] * (weight.dim() - 2))
     current = _parametrisation(layer.module, layer.parameter)
     if current is None:
-        parametrize.register_parametrization(layer.module, layer.parameter, SubRowMask(mask))
+        _register(layer.module, layer.parameter, SubRowMask(mask))
     else:
         current.mask.copy_(mask)
+
+
+def _register(module: nn.Module, name: str, mask: SubRowMask) -> None:
+    """Put `mask` in front of a parameter that optimisers and data-parallel wrappers may hold already."""
+    parameter = getattr(module, name)
+    # Registering overwrites the parameter's storage, which would detach the hooks of DistributedDataParallel. So it is
+    # done to a stand-in.
+    setattr(module, name, nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad))
+    parametrize.register_parametrization(module, name, mask)
+    getattr(module, "parametrizations")[name].original = parameter  # noqa: B009 - set at run time
 
 
 def bake(model: nn.Module) -> nn.Module:
