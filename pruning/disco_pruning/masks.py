@@ -50,7 +50,8 @@ def sub_row_norms(layer: MixingLayer) -> Tensor:
 
 def sub_row_kernels(layer: MixingLayer) -> Tensor:
     """[in, nodes] the number of kernels of every sub-row: the outputs of the node that read this input."""
-    return _per_sub_row(layer, torch.ones(layer.weight.shape[:2], device=layer.weight.device))
+    parameter = _parameter(layer)
+    return _per_sub_row(layer, torch.ones(parameter.shape[:2], device=parameter.device))
 
 
 def off_diagonal(layer: MixingLayer) -> Tensor:
@@ -68,14 +69,16 @@ def kept_sub_rows(layer: MixingLayer) -> Tensor:
     if current is None:
         return torch.ones_like(off_diagonal(layer))
     mask = current.mask.flatten(1) if current.mask.dim() > 2 else current.mask
-    return (_per_sub_row(layer, mask.reshape(layer.weight.shape[:2]).float()) > 0) | ~off_diagonal(layer)
+    return (_per_sub_row(layer, mask.float()) > 0) | ~off_diagonal(layer)
 
 
 def set_mask(layer: MixingLayer, keep: Tensor) -> None:
     """Hold the sub-rows of `layer` that `keep` [in, nodes] denies at zero, from now on."""
-    weight = layer.weight
-    inputs, nodes = _places(layer)
-    mask = keep.to(weight.device)[inputs, nodes].reshape(*weight.shape[:2], *[1] * (weight.dim() - 2))
+    parameter = _parameter(layer)
+    outs, width = parameter.shape[:2]
+    table = keep.to(parameter.device).T[list(layer.out_owners)]  # [out, in]
+    mask = torch.cat([table[rows, columns] for rows, columns in _groups(layer)])
+    mask = mask.reshape(outs, width, *[1] * (parameter.dim() - 2))
     current = _parametrisation(layer.module, layer.parameter)
     if current is None:
         _register(layer.module, layer.parameter, SubRowMask(mask))
@@ -138,20 +141,29 @@ def communication_sparsity(layer: MixingLayer) -> float:
     return int(pruned_sub_rows(layer).sum()) / total if total else 1.0
 
 
-def _places(layer: MixingLayer) -> tuple[Tensor, Tensor]:
-    """([out, in / groups], [out, 1]): the input and the node of every kernel of the weight."""
-    device = layer.weight.device
-    outs, width = layer.weight.shape[:2]
-    group = torch.arange(outs, device=device) // (outs // layer.groups)
-    inputs = group[:, None] * width + torch.arange(width, device=device)
-    return inputs, torch.tensor(layer.out_owners, device=device)[:, None]
+def _groups(layer: MixingLayer) -> list[tuple[slice, slice]]:
+    """(outputs, inputs) of each group of a convolution; all of them where it has one."""
+    outs, width = _parameter(layer).shape[:2]
+    size = outs // layer.groups
+    return [(slice(g * size, (g + 1) * size), slice(g * width, (g + 1) * width)) for g in range(layer.groups)]
 
 
 def _per_sub_row(layer: MixingLayer, kernels: Tensor) -> Tensor:
     """Sum the values of kernels [out, in / groups] over each sub-row."""
-    inputs, nodes = _places(layer)
-    table = kernels.new_zeros((layer.weight.shape[1] * layer.groups, max(layer.out_owners) + 1))
-    return table.index_put_((inputs, nodes.expand_as(inputs)), kernels, accumulate=True)
+    owners = torch.tensor(layer.out_owners, device=kernels.device)
+    table = kernels.new_zeros((kernels.shape[1] * layer.groups, max(layer.out_owners) + 1))
+    for outputs, inputs in _groups(layer):
+        table[inputs] = table[inputs].index_add(1, owners[outputs], kernels[outputs].T)
+    return table
+
+
+def _parameter(layer: MixingLayer) -> Tensor:
+    """What the optimiser sees: of the shape of the weight, without the work of masking it."""
+    if parametrize.is_parametrized(layer.module, layer.parameter):
+        original = getattr(layer.module, "parametrizations")[layer.parameter].original  # noqa: B009 - set at run time
+        assert isinstance(original, Tensor)
+        return original
+    return layer.weight
 
 
 def _parametrisation(module: nn.Module, parameter: str) -> SubRowMask | None:

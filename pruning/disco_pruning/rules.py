@@ -181,6 +181,11 @@ def softmax(state: Propagation, node: fx.Node) -> Tensor:
 def attention(state: Propagation, node: fx.Node) -> Tensor:
     """By heads: query, key and value of a head are tied together."""
     operands = [state.labels(tensor_argument(node, position)) for position in range(3)]
+    if len({operand.shape[:-2] for operand in operands}) > 1:
+        raise DiscoError(
+            f"the attention in {module_text(node)} has another number of query heads than of key and value heads: "
+            "repeat the keys and values first (torch.repeat_interleave along the heads)"
+        )
     for labels in zip(*(_matrices(operand, operands[2].shape[:-2]) for operand in operands), strict=True):
         state.ties.tie(torch.cat([part.flatten() for part in labels]), f"the attention in {module_text(node)}")
     return operands[2][..., :1, :].expand(shape_of(node))
@@ -242,8 +247,8 @@ RULES = _table(
         "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
         "upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa",
         moved: "channel_shuffle chunk expand expand_as flatten flip movedim narrow permute pixel_shuffle "
-        "pixel_unshuffle repeat reshape reshape_as roll select slice split split_with_sizes squeeze stack swapaxes t "
-        "tensor_split tile transpose unbind unflatten unsqueeze view view_as _unsafe_view",
+        "pixel_unshuffle repeat repeat_interleave reshape reshape_as roll select slice split split_with_sizes squeeze "
+        "stack swapaxes t tensor_split tile transpose unbind unflatten unsqueeze view view_as _unsafe_view",
         padded: "constant_pad_nd pad",
         concatenated: "cat concat concatenate",
         reduced: "amax amin argmax argmin linalg_vector_norm max mean min norm std sum var",

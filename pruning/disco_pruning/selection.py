@@ -6,6 +6,7 @@ over those layers, and a channel pruned in all of them is not sent at all.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ def _checked(layer: MixingLayer, scores: Tensor) -> Tensor:
 
 def _weights(layer: MixingLayer) -> Tensor:
     """[in, nodes] number of weights in each sub-row."""
-    return sub_row_kernels(layer).double().cpu() * layer.weight[0, 0].numel()
+    return sub_row_kernels(layer).double().cpu() * math.prod(layer.weight.shape[2:])
 
 
 def _by_layer(plan: Plan, sparsity: Sparsity) -> dict[str, float]:

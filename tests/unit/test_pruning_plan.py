@@ -311,6 +311,30 @@ def test_what_cannot_be_planned_is_said_in_words(model, nodes, shares, message):
         plan(model, IMAGE, nodes, shares)
 
 
+class GroupedQueries(nn.Module):
+    def __init__(self, repeat: bool) -> None:
+        super().__init__()
+        self.repeat = repeat
+        self.embed, self.query = nn.Linear(7, 16), nn.Linear(16, 16)
+        self.key, self.value, self.project = nn.Linear(16, 8), nn.Linear(16, 8), nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = self.embed(x)
+        q, k, v = (part(x).unflatten(-1, (-1, 4)).transpose(1, 2) for part in (self.query, self.key, self.value))
+        if self.repeat:
+            k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        y = functional.scaled_dot_product_attention(q, k, v, enable_gqa=not self.repeat)
+        return self.project(y.transpose(1, 2).flatten(2))
+
+
+def test_query_heads_go_where_their_shared_keys_are():
+    cut = plan(GroupedQueries(repeat=True), torch.zeros(1, 5, 7), 2)
+    assert cut.layer("query").out_owners == (0,) * 8 + (1,) * 8
+    assert cut.layer("key").out_owners == cut.layer("value").out_owners == (0,) * 4 + (1,) * 4
+    with pytest.raises(DiscoError, match=r"another number of query heads.*repeat the keys and values first"):
+        plan(GroupedQueries(repeat=False), torch.zeros(1, 5, 7), 2)
+
+
 def test_one_head_cannot_be_shared():
     with pytest.raises(DiscoError, match=r"the attention in the network \(Attention\) .* 1 part.* as many heads"):
         plan(models.Attention(1), torch.zeros(1, 5, 7), 2)
