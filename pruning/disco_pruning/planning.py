@@ -142,7 +142,7 @@ def plan(model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequ
         DiscoError: The network cannot be traced or cut that way: which module, and what to do.
     """
     checked = _checked_shares(nodes, shares)
-    found = propagate(model, trace(model, example_input))
+    found = propagate(model, trace(model, example_input), nodes)
     owners = Owners(found.ties, nodes, checked)
     for block in found.blocks:
         owners.resolve(block)
@@ -192,16 +192,16 @@ def _notes(found: Propagation, owners: Owners) -> tuple[str, ...]:
     notes = []
     for join in found.joins:
         kept, other = owners.of(compact(join.kept)), owners.of(compact(join.other))
-        apart = (kept != other) & (kept != REPLICATED) & (other != REPLICATED)
-        if bool(apart.any()):
+        if bool(((kept != other) & (kept != REPLICATED) & (other != REPLICATED)).any()):
             notes.append(
-                f"{join.where} joins tensors of different nodes: {int(apart.sum())} channels of one are always sent; "
-                "give both the same number of channels, or a convolution in front of one"
+                f"{join.where} joins tensors of different nodes: channels of one are always sent; give "
+                "both the same number of channels, or a convolution in front of one"
             )
     for reduction in found.reductions:
         nodes = owners.of(compact(reduction.labels))
-        if any(bool((nodes != nodes.narrow(axis, 0, 1)).any()) for axis in reduction.axes):
-            notes.append(f"{reduction.where} sums over channels of several nodes: their partial sums are exchanged")
+        apart = any(bool((nodes != nodes.narrow(axis, 0, 1)).any()) for axis in reduction.axes)
+        if apart or (reduction.everywhere and owners.nodes > 1):
+            notes.append(f"{reduction.where} combines channels of several nodes: partial results are exchanged")
     notes.extend(
         f"{block.name} is computed once on node 0, from the gathered channels"
         for block in found.blocks

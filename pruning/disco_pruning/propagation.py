@@ -36,6 +36,8 @@ class Reduction:
     where: str
     labels: Tensor
     axes: tuple[int, ...]
+    everywhere: bool = False
+    """Whether every node gets the result, and not only what it needs for its own channels."""
 
 
 class Propagation:
@@ -46,12 +48,14 @@ class Propagation:
         ties: Labels that must be on one node.
         blocks: All labels, in their order.
         local: Names of convolutions that work channel by channel.
+        nodes: The number of nodes that will share the network.
         joins, reductions: Where channels may have to move without a layer with weights.
     """
 
-    def __init__(self, model: nn.Module, trace: Trace) -> None:
+    def __init__(self, model: nn.Module, trace: Trace, nodes: int) -> None:
         self._model = model
         self._trace = trace
+        self.nodes = nodes
         self.labels_of: dict[fx.Node, Any] = {}
         self._by_parameter: dict[str, MixingBlock] = {}
         self.ties = Ties()
@@ -100,6 +104,11 @@ class Propagation:
     def weight_of(self, node: fx.Node) -> tuple[str, nn.Module, str]:
         """(qualified parameter name, module, name in it) of the weight that `node` applies."""
         name = self._trace.parameter(node.args[1])
+        if name is None and self._part_of(node.args[1]) is not None:
+            raise DiscoError(
+                f"{module_text(node)} applies a part of '{self._part_of(node.args[1])}', as nn.MultiheadAttention does "
+                "where query, key and value are different tensors: use an nn.Linear for each of them"
+            )
         if name is None:
             raise DiscoError(
                 f"{module_text(node)} applies weights that are computed from other tensors: only a parameter of a "
@@ -107,6 +116,18 @@ class Propagation:
             )
         path, _, parameter = name.rpartition(".")
         return name, self._model.get_submodule(path), parameter
+
+    def _part_of(self, node: Any) -> str | None:
+        """The parameter that a weight is cut from."""
+        while isinstance(node, fx.Node) and operator_name(node) in (
+            "getitem",
+            "chunk",
+            "split",
+            "slice",
+            "split_with_sizes",
+        ):
+            node = node.args[0]
+        return self._trace.parameter(node)
 
     def mixing(self, node: fx.Node, inputs: Tensor, groups: int, axis: int) -> Tensor:
         """Labels behind a layer with weights [out, in / groups, ...] whose outputs are along `axis`."""

@@ -25,13 +25,13 @@ from disco_targets.errors import DiscoError
 Rule = Callable[[Propagation, fx.Node], Any]
 
 
-def propagate(model: nn.Module, trace: Trace) -> Propagation:
+def propagate(model: nn.Module, trace: Trace, nodes: int) -> Propagation:
     """Carry labels through every operator of `trace`.
 
     Raises:
         DiscoError: An operator has no rule (the module that uses it is named).
     """
-    state = Propagation(model, trace)
+    state = Propagation(model, trace, nodes)
     for node in trace.graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             state.labels_of[node] = replicated_like(node)
@@ -42,6 +42,8 @@ def propagate(model: nn.Module, trace: Trace) -> Propagation:
 
 def _after(state: Propagation, node: fx.Node) -> Any:
     name = operator_name(node)
+    if node.meta.get("val") is None:
+        return None  # an assertion
     if name in MIXING_RULES:
         return MIXING_RULES[name](state, node)
     if name == "getitem":
@@ -139,14 +141,20 @@ def concatenated(state: Propagation, node: fx.Node) -> Tensor:
 
 
 def reduced(state: Propagation, node: fx.Node) -> Any:
-    """Local along pixels or tokens; over channels every node gets the result (an all-reduce)."""
+    """Local along pixels, tokens or groups of channels; over all channels every node gets the result."""
     if len(node.args) > 1 and isinstance(node.args[1], fx.Node):
         return elementwise(state, node)  # max and min of two tensors
     source, shape = state.labels(tensor_argument(node, 0)), shape_of(node)
     axes = _axes(node, source.dim())
     if not constant_along(source, axes):
-        state.reductions.append(Reduction(f"{module_text(node)} ({node.name})", source, axes))
-        return replicated_like(node)
+        dense = compact(source)
+        table = dense.movedim(axes, tuple(range(-len(axes), 0))).flatten(-len(axes)).flatten(0, -2)
+        groups = {frozenset(row) for row in table.tolist()}
+        if len(groups) < max(2, state.nodes) or len(frozenset().union(*groups)) < sum(map(len, groups)):
+            state.reductions.append(Reduction(f"{module_text(node)} ({node.name})", source, axes, everywhere=True))
+            return replicated_like(node)
+        state.ties.tie_rows(table, module_text(node))
+        source = dense.amax(axes, keepdim=True).expand(source.shape)
     for axis in axes:
         source = source.narrow(axis, 0, 1)
     result = source.reshape(shape)
@@ -240,9 +248,9 @@ RULES = _table(
         elementwise: "abs add alias celu clamp clamp_max clamp_min clone contiguous detach div dropout elu erf exp "
         "feature_dropout gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu lift_fresh_copy log log_sigmoid "
         "masked_fill maximum minimum mish mul neg pow prelu reciprocal relu relu6 rsqrt rsub selu sigmoid silu "
-        "softplus softshrink softsign sqrt square sub tanh threshold to type_as where",
+        "softplus softshrink sqrt square sub tanh threshold to type_as where",
         channelwise: "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d "
-        "adaptive_max_pool2d avg_pool1d avg_pool2d avg_pool3d batch_norm instance_norm lp_pool2d max_pool1d max_pool2d "
+        "adaptive_max_pool2d avg_pool1d avg_pool2d avg_pool3d batch_norm instance_norm max_pool1d max_pool2d "
         "max_pool2d_with_indices max_pool3d reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d "
         "upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d "
         "upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa",

@@ -54,6 +54,7 @@ def trace(model: nn.Module, example_input: ExampleInput) -> Trace:
             program = torch.export.export(model, tuple(value.to(device) for value in inputs), strict=False)
         except Exception as error:  # its errors and those of the user's forward have no common type
             raise _untraceable(model, inside[-1] if inside else "", error) from error
+    program.graph.eliminate_dead_code()  # such as attention weights that nobody asked for
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     return Trace(program.graph, {placeholder: _plain(name) for placeholder, name in names.items()})

@@ -114,7 +114,7 @@ def test_separate_projections_and_the_built_in_module_are_cut_by_heads_too():
 def test_layer_norm_keeps_ownership_and_its_exchange_is_told():
     cut = plan(models.Attention(norm=True), torch.zeros(1, 5, 7), 2)
     assert cut.layer("qkv").in_owners == contiguous_owners(24, 2)
-    assert cut.notes == ("'norm' (LayerNorm) sums over channels of several nodes: their partial sums are exchanged",)
+    assert cut.notes == ("'norm' (LayerNorm) combines channels of several nodes: partial results are exchanged",)
 
 
 def test_pixel_shuffle_keeps_the_four_parts_of_a_channel_together():
@@ -182,6 +182,114 @@ def test_a_class_score_by_softmax_is_gathered_once():
     assert plan(model, IMAGE, 1).notes == ()
 
 
+class Applied(nn.Module):
+    """A function of a module's parts."""
+
+    def __init__(self, function, **parts: nn.Module) -> None:
+        super().__init__()
+        self.parts, self.function = nn.ModuleDict(parts), function
+
+    def forward(self, x):
+        return self.function(self.parts, x)
+
+
+def features() -> dict[str, nn.Module]:
+    return {"a": nn.Conv2d(3, 8, 3, padding=1), "b": nn.Conv2d(8, 8, 3, padding="same")}
+
+
+TOKENS = torch.zeros(1, 5, 7)
+OWN = "00001111"
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "last_inputs", "noted"),
+    [
+        (Applied(lambda m, x: m["b"](m["n"](m["a"](x))), n=nn.GroupNorm(4, 8), **features()), IMAGE, OWN, False),
+        (Applied(lambda m, x: m["b"](m["n"](m["a"](x))), n=nn.GroupNorm(1, 8), **features()), IMAGE, OWN, True),
+        (Applied(lambda m, x: m["b"](m["p"](m["a"](x))), p=nn.PReLU(8), **features()), IMAGE, OWN, False),
+        (Applied(lambda m, x: m["b"](functional.pad(m["a"](x), (1, 1, 1, 1))), **features()), IMAGE, OWN, False),
+        (Applied(lambda m, x: m["b"](m["a"](x).double().float()), **features()), IMAGE, OWN, False),
+        (
+            Applied(lambda m, x: m["b"](functional.interpolate(m["a"](x), size=(5, 7), mode="bilinear")), **features()),
+            IMAGE,
+            OWN,
+            False,
+        ),
+        # Channels of zeros, as in the parameter-free shortcut of ResNets: every node has them.
+        (
+            Applied(
+                lambda m, x: m["c"](functional.pad(m["a"](x), (0, 0, 0, 0, 0, 8))),
+                a=nn.Conv2d(3, 8, 1),
+                c=nn.Conv2d(16, 4, 1),
+            ),
+            IMAGE,
+            OWN + 8 * "*",
+            False,
+        ),
+        # The image beside features: a part that all nodes have is shared out, as the converter does.
+        (
+            Applied(lambda m, x: m["c"](torch.cat([m["a"](x), x], 1)), a=nn.Conv2d(3, 8, 1), c=nn.Conv2d(11, 4, 1)),
+            IMAGE,
+            OWN + "001",
+            False,
+        ),
+        # Sums of three groups of channels: a group stays on one node.
+        (
+            Applied(
+                lambda m, x: m["c"](m["a"](x).unflatten(1, (3, 4)).sum(2)), a=nn.Conv2d(3, 12, 1), c=nn.Conv2d(3, 4, 1)
+            ),
+            IMAGE,
+            "001",
+            False,
+        ),
+        # A gate from all channels at once: every node needs the whole sum.
+        (
+            Applied(lambda m, x: m["b"](m["a"](x).mean(1, keepdim=True).sigmoid() * m["a"](x)), **features()),
+            IMAGE,
+            OWN,
+            True,
+        ),
+        (
+            Applied(
+                lambda m, x: m["o"](m["t"](m["e"](x))).mean(1),
+                e=nn.Linear(7, 8),
+                t=nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
+                o=nn.Linear(8, 4),
+            ),
+            TOKENS,
+            OWN,
+            True,
+        ),
+    ],
+)
+def test_what_else_keeps_ownership(model, example, last_inputs, noted):
+    cut = plan(model, example, 2)
+    assert "".join("*" if owner < 0 else str(owner) for owner in cut.layers[-1].in_owners) == last_inputs
+    assert bool(cut.notes) == noted
+
+
+def test_attention_weights_that_are_asked_for_and_not_used_do_no_harm():
+    def both(m, x):
+        y = m["e"](x)
+        return m["o"](m["a"](y, y, y)[0])
+
+    model = Applied(both, e=nn.Linear(7, 12), a=nn.MultiheadAttention(12, 3), o=nn.Linear(12, 4))
+    cut = plan(model, TOKENS, 2)
+    assert cut.layer("parts.a.in_proj_weight").out_owners == 3 * ((0,) * 8 + (1,) * 4)
+    assert cut.notes == ()
+
+
+def test_cross_attention_in_one_module_is_refused_with_a_way_out():
+    model = Applied(
+        lambda m, x: m["a"](m["e"](x), m["f"](x), m["f"](x))[0],
+        e=nn.Linear(7, 12),
+        f=nn.Linear(7, 12),
+        a=nn.MultiheadAttention(12, 2),
+    )
+    with pytest.raises(DiscoError, match=r"a part of 'parts\.a\.in_proj_weight'.*an nn\.Linear for each"):
+        plan(model, TOKENS, 2)
+
+
 class Twice(nn.Module):
     def __init__(self, channels: int = 4, groups: int = 1) -> None:
         super().__init__()
@@ -221,7 +329,7 @@ def test_an_add_of_different_owners_is_told_and_takes_those_of_the_first():
     cut = plan(Joined(), torch.zeros(1, 4, 8, 8), 2)
     (note,) = cut.notes
     assert "the network (Joined)" in note
-    assert "joins tensors of different nodes: 1 channels of one are always sent" in note
+    assert "joins tensors of different nodes: channels of one are always sent" in note
     assert cut.layer("wide").in_owners == (0, 0, 1, 1)
 
 
