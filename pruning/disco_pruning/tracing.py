@@ -105,10 +105,14 @@ def _inference(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _watched(model: nn.Module, inside: list[str]) -> Iterator[None]:
     """Keep in `inside` the names of the modules whose forward is running, the innermost last."""
+
+    def left(*_: object) -> None:
+        inside.pop()
+
     hooks = []
     for name, module in model.named_modules():
         hooks.append(module.register_forward_pre_hook(lambda *_, name=name: inside.append(name)))
-        hooks.append(module.register_forward_hook(lambda *_: inside.pop() and None))
+        hooks.append(module.register_forward_hook(left))
     try:
         yield
     finally:
