@@ -107,7 +107,9 @@ def channelwise(state: Propagation, node: fx.Node) -> Any:
 def moved(state: Propagation, node: fx.Node) -> Any:
     """Reshaping, transposing, cutting: done to the labels as to the tensor."""
     arguments, keywords = state.arguments(node)
-    target: Any = torch.reshape if "view" in str(node.target) else node.target
+    # Labels are expanded, of which there is no view where the tensor itself has one.
+    copying = {"view": torch.reshape, "_unsafe_view": torch.reshape, "view_as": Tensor.reshape_as}
+    target: Any = copying.get(operator_name(node), node.target)
     return target(*arguments, **keywords)
 
 

@@ -208,6 +208,7 @@ OWN = "00001111"
         (Applied(lambda m, x: m["b"](m["n"](m["a"](x))), n=nn.GroupNorm(1, 8), **features()), IMAGE, OWN, True),
         (Applied(lambda m, x: m["b"](m["p"](m["a"](x))), p=nn.PReLU(8), **features()), IMAGE, OWN, False),
         (Applied(lambda m, x: m["b"](functional.pad(m["a"](x), (1, 1, 1, 1))), **features()), IMAGE, OWN, False),
+        (Applied(lambda m, x: m["b"](m["a"](x).flatten(1).view_as(m["a"](x))), **features()), IMAGE, OWN, False),
         (Applied(lambda m, x: m["b"](m["a"](x).double().float()), **features()), IMAGE, OWN, False),
         (
             Applied(lambda m, x: m["b"](functional.interpolate(m["a"](x), size=(5, 7), mode="bilinear")), **features()),
