@@ -73,7 +73,7 @@ def prune_in_rounds(
         prune(plan, sparsity, score, rank_globally=rank_globally)
         finetune(model)
         reached = sparsity if isinstance(sparsity, int | float) else network_sparsity(plan)
-        if checkpoints is not None and is_first_rank():
+        if checkpoints is not None and _is_first_rank():
             folder = Path(checkpoints)
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(model.state_dict(), folder / f"{checkpoint_name(reached)}.pt")
@@ -98,6 +98,6 @@ def checkpoint_name(sparsity: float) -> str:
     return f"disco_{100 * sparsity:.1f}"
 
 
-def is_first_rank() -> bool:
+def _is_first_rank() -> bool:
     """Whether this process writes files for all."""
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
