@@ -24,7 +24,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 case $level in
     demo) extras=convert ;;
-    all) extras=convert,prune,plan,plot,dev ;;
+    all) extras=convert,prune,lightning,plan,plot,dev ;;
     *)
         printf 'usage: scripts/setup.sh demo|all\n' >&2
         exit 2

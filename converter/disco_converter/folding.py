@@ -23,7 +23,7 @@ def fold(graph: g.Graph) -> g.Graph:
     Raises:
         DiscoError: A TRANSPOSE that is not followed by a flatten or a spatial mean.
     """
-    return _prune(_fold_transposes(_fold_pads(graph)))
+    return _prune(_fold_transposes(_fold_flattened_means(_fold_pads(graph))))
 
 
 def _fold_pads(graph: g.Graph) -> g.Graph:
@@ -54,6 +54,29 @@ def _absorb(op: g.Op, pad: g.Op) -> g.Op:
     return dataclasses.replace(op, inputs=pad.inputs, params=params)
 
 
+def _fold_flattened_means(graph: g.Graph) -> g.Graph:
+    """A mean to [1, c, 1, 1] that is only flattened becomes one to [1, c], with its channels on the last axis."""
+    means = {
+        op.output: op
+        for op in graph.ops
+        if isinstance(op.params, g.MeanNchw)
+        and op.output not in graph.outputs
+        and all(_flattens(graph, reader) for reader in graph.consumers[op.output])
+    }
+    ops = []
+    for op in graph.ops:
+        mean = means.get(op.inputs[0]) if op.inputs else None
+        if mean is not None:
+            ops.append(dataclasses.replace(mean, index=op.index, output=op.output))
+        elif op.output not in means:
+            ops.append(op)
+    return dataclasses.replace(graph, ops=tuple(ops))
+
+
+def _flattens(graph: g.Graph, op: g.Op) -> bool:
+    return isinstance(op.params, g.Reshape) and len(graph.tensors[op.output].shape) == 2
+
+
 def _fold_transposes(graph: g.Graph) -> g.Graph:
     transposes = {op.output: op for op in graph.ops if isinstance(op.params, g.Transpose)}
     ops = [_without_transpose(graph, op, transposes) for op in graph.ops]
@@ -70,7 +93,12 @@ def _without_transpose(graph: g.Graph, op: g.Op, transposes: dict[str, g.Op]) ->
     output = graph.tensors[op.output].shape
     if _permutation(transpose) == (0, 3, 1, 2):
         if isinstance(op.params, g.MeanNchw):
-            return dataclasses.replace(op, inputs=transpose.inputs, params=g.Mean(keep_dims=len(output) == 4))
+            if len(output) != 2:
+                raise DiscoError(
+                    f"{op.name} writes its channels as {list(output)}: only a mean that is flattened to [1, c] is "
+                    "supported; take the mean over height and width without keeping them"
+                )
+            return dataclasses.replace(op, inputs=transpose.inputs, params=g.Mean(keep_dims=False))
         if isinstance(op.params, g.Reshape) and len(output) == 2:
             order = np.arange(np.prod(shape)).reshape(shape).transpose(0, 3, 1, 2).reshape(-1)
             return dataclasses.replace(op, inputs=transpose.inputs, params=g.Reshape(order))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from disco_converter.quantise import quantise_onnx
-from disco_pruning import export_onnx, plan_pruning, prune_in_rounds
+from disco_pruning import export_onnx, network_sparsity, plan, prune_in_rounds
 from disco_pruning.models.resnet8 import ResNet8, with_softmax
 from disco_targets.errors import DiscoError, exit_code
 
@@ -30,6 +30,7 @@ FloatArray = npt.NDArray[np.float32]
 
 HERE = Path(__file__).resolve().parent
 NODES = 2
+IMAGE = torch.zeros(1, 3, 32, 32)
 SPARSITIES = (0.5, 0.9, 0.99, 1.0)
 BATCH = 64
 CALIBRATION_SEED, TEST_SEED = 1, 2  # training renders every epoch anew, with seeds above these
@@ -106,20 +107,20 @@ def _run(options: argparse.Namespace) -> None:
     model = ResNet8()
     start = time.monotonic()
     trainer(model, options.epochs, 4e-3)
-    plan = plan_pruning(model, NODES)
+    cut = plan(model, IMAGE, NODES)
     rows: list[dict[str, str]] = []
 
     def measure(name: str) -> None:
         path = folder / "models" / f"resnet8_{name}.onnx"
-        export_onnx(with_softmax(model), path, (3, 32, 32))
+        export_onnx(with_softmax(model), path, IMAGE, cut)
         accuracy = _accuracy(model, quantise_onnx(path, calibration), test)
-        rows.append({"model": name, "communication_sparsity": f"{plan.sparsity():.4f}", **accuracy})
+        rows.append({"model": name, "communication_sparsity": f"{network_sparsity(cut):.4f}", **accuracy})
         print(f"{time.monotonic() - start:5.0f} s  {rows[-1]}", flush=True)
 
     measure("dense")
     for sparsity in prune_in_rounds(
         model,
-        plan,
+        cut,
         SPARSITIES,
         lambda network: trainer(network, options.finetune_epochs, 2e-3),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import warnings
 from contextlib import contextmanager, redirect_stdout
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from disco_pruning.masks import bake
 from disco_targets.errors import DiscoError
@@ -19,26 +20,32 @@ from disco_targets.errors import DiscoError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from disco_pruning.planning import Plan
+
+PLAN_KEY = "disco.plan"
 _OPSET = 18  # the lowest that the exporter writes without converting versions
 
 
-def export_onnx(model: nn.Module, path: str | Path, input_shape: tuple[int, ...]) -> None:
+def export_onnx(
+    model: nn.Module, path: str | Path, example_input: Tensor | tuple[int, ...], plan: Plan | None = None
+) -> None:
     """Write `model` in inference mode, its masks baked to exact zeros. `model` is not changed.
 
     Args:
         model: The network, with or without masks.
-        path: The `.onnx` file to write; input `input`, output `output`, opset 18.
-        input_shape: The input without its batch, e.g. (3, 32, 32).
+        path: The `.onnx` file to write; input `input`, output `output`, opset 18, a static batch of 1.
+        example_input: As for `plan`; or the shape without the batch, e.g. (3, 32, 32).
+        plan: Its plan, written into the file's metadata as JSON under `disco.plan`.
 
     Raises:
-        DiscoError: The `onnx` or `onnxscript` package is missing.
+        DiscoError: The network cannot be exported, or the `onnx` or `onnxscript` package is missing.
     """
     try:
         import onnx
     except ImportError as error:
         raise _missing(error) from error
-    network = bake(copy.deepcopy(model)).eval()
-    example = torch.zeros((1, *input_shape))
+    network = bake(copy.deepcopy(model)).cpu().eval()
+    example = example_input[:1].cpu() if isinstance(example_input, Tensor) else torch.zeros((1, *example_input))
     try:
         with _quiet():
             program = torch.onnx.export(
@@ -51,10 +58,17 @@ def export_onnx(model: nn.Module, path: str | Path, input_shape: tuple[int, ...]
             )
     except ImportError as error:
         raise _missing(error) from error
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise DiscoError(f"the network cannot be exported to ONNX ({str(error).splitlines()[0]})") from error
     assert program is not None
     proto = program.model_proto
     _strip_notes(proto)
-    Path(path).write_bytes(proto.SerializeToString(deterministic=True))
+    if plan is not None:
+        proto.metadata_props.add(key=PLAN_KEY, value=json.dumps(plan.metadata(), sort_keys=True))
+    try:
+        Path(path).write_bytes(proto.SerializeToString(deterministic=True))
+    except OSError as error:
+        raise DiscoError(f"the model file {path} cannot be written: {error.strerror}") from error
     onnx.checker.check_model(str(path))
 
 

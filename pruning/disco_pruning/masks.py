@@ -4,6 +4,8 @@ The unit of DISCO pruning (Qin et al., WACV 2024) is the off-diagonal sub-row: t
 connect one input channel to the outputs owned by one *other* node. Pruning it means that this
 channel is not sent to that node. Sub-rows on the diagonal, where input and outputs are on one node,
 are never pruned.
+
+A table of sub-rows is [in, nodes]: entry (i, k) stands for the weights from input i to the outputs of node k.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from disco_pruning.labels import REPLICATED
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from disco_pruning.ownership import MixingLayer, Owners
+    from disco_pruning.planning import MixingLayer
 
 
 class SubRowMask(nn.Module):
@@ -39,52 +42,58 @@ class SubRowMask(nn.Module):
         return torch.where(self.mask, weight, weight.new_zeros(()))
 
 
-def sub_row_norms(weight: Tensor, out_owners: Owners) -> Tensor:
-    """L1 norm of every sub-row.
-
-    Args:
-        weight: [out, in, ...] of a convolution or linear layer.
-        out_owners: The node of each output channel.
-
-    Returns:
-        [in, nodes]: entry (i, k) is the norm of the weights from input i to the outputs of node k.
-    """
-    magnitude = weight.detach().abs()
-    if magnitude.dim() > 2:
-        magnitude = magnitude.flatten(2).sum(2)
-    nodes = max(out_owners) + 1
-    norms = magnitude.new_zeros((weight.shape[1], nodes))
-    return norms.index_add_(1, torch.tensor(out_owners), magnitude.T)
+def sub_row_norms(layer: MixingLayer) -> Tensor:
+    """[in, nodes] L1 norm of every sub-row of `layer`: the score of the paper."""
+    magnitude = layer.weight.detach().abs()
+    return _per_sub_row(layer, magnitude.flatten(2).sum(2) if magnitude.dim() > 2 else magnitude)
 
 
-def off_diagonal(in_owners: Owners, nodes: int) -> Tensor:
-    """[in, nodes] bool: whether input i and node k are apart, so that the link is needed."""
-    return torch.tensor(in_owners)[:, None] != torch.arange(nodes)[None, :]
+def sub_row_kernels(layer: MixingLayer) -> Tensor:
+    """[in, nodes] the number of kernels of every sub-row: the outputs of the node that read this input."""
+    parameter = _parameter(layer)
+    return _per_sub_row(layer, torch.ones(parameter.shape[:2], device=parameter.device))
 
 
-def weight_mask(keep: Tensor, out_owners: Owners, rank: int) -> Tensor:
-    """Spread a sub-row mask over a weight.
+def off_diagonal(layer: MixingLayer) -> Tensor:
+    """[in, nodes] bool: the sub-rows that need the link. All False where the input is replicated."""
+    connected = sub_row_kernels(layer) > 0
+    if layer.in_owners is None:
+        return torch.zeros_like(connected)
+    owners = torch.tensor(layer.in_owners, device=connected.device)[:, None]
+    return connected & (owners != torch.arange(connected.shape[1], device=connected.device)) & (owners != REPLICATED)
 
-    Args:
-        keep: [in, nodes] bool, False for pruned sub-rows.
-        out_owners: The node of each output channel.
-        rank: Number of axes of the weight.
 
-    Returns:
-        Bool [out, in, 1, ...] that broadcasts over the weight.
-    """
-    mask = keep[:, list(out_owners)].T
-    return mask.reshape(mask.shape + (1,) * (rank - 2))
+def kept_sub_rows(layer: MixingLayer) -> Tensor:
+    """[in, nodes] bool: what the mask of `layer` leaves, all of it if it has none."""
+    current = _parametrisation(layer.module, layer.parameter)
+    if current is None:
+        return torch.ones_like(off_diagonal(layer))
+    mask = current.mask.flatten(1) if current.mask.dim() > 2 else current.mask
+    return (_per_sub_row(layer, mask.float()) > 0) | ~off_diagonal(layer)
 
 
 def set_mask(layer: MixingLayer, keep: Tensor) -> None:
     """Hold the sub-rows of `layer` that `keep` [in, nodes] denies at zero, from now on."""
-    mask = weight_mask(keep, layer.out_owners, layer.module.weight.dim())
-    current = _parametrisation(layer.module)
+    parameter = _parameter(layer)
+    outs, width = parameter.shape[:2]
+    table = keep.to(parameter.device).T[list(layer.out_owners)]  # [out, in]
+    mask = torch.cat([table[rows, columns] for rows, columns in _groups(layer)])
+    mask = mask.reshape(outs, width, *[1] * (parameter.dim() - 2))
+    current = _parametrisation(layer.module, layer.parameter)
     if current is None:
-        parametrize.register_parametrization(layer.module, "weight", SubRowMask(mask))
+        _register(layer.module, layer.parameter, SubRowMask(mask))
     else:
         current.mask.copy_(mask)
+
+
+def _register(module: nn.Module, name: str, mask: SubRowMask) -> None:
+    """Put `mask` in front of a parameter that optimisers and data-parallel wrappers may hold already."""
+    parameter = getattr(module, name)
+    # Registering overwrites the parameter's storage, which would detach the hooks of DistributedDataParallel. So it is
+    # done to a stand-in.
+    setattr(module, name, nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad))
+    parametrize.register_parametrization(module, name, mask)
+    getattr(module, "parametrizations")[name].original = parameter  # noqa: B009 - set at run time
 
 
 def bake(model: nn.Module) -> nn.Module:
@@ -94,22 +103,28 @@ def bake(model: nn.Module) -> nn.Module:
         DiscoError: A masked layer has other parametrisations too.
     """
     for name, module in model.named_modules():
-        if _parametrisation(module) is None:
-            continue
-        parametrisations = getattr(module, "parametrizations")  # noqa: B009 - set at run time
-        if len(parametrisations) > 1 or len(parametrisations["weight"]) > 1:
-            raise DiscoError(f"layer '{name}' has parametrisations beside its mask: remove them before baking")
-        _replace_by_plain_weight(module)
+        if parametrize.is_parametrized(module):
+            _bake_module(name, module)
     return model
 
 
-def _replace_by_plain_weight(module: nn.Module) -> None:
-    # Not remove_parametrizations: it deletes the property `weight` from the class, which a deep
+def _bake_module(name: str, module: nn.Module) -> None:
+    parametrisations = getattr(module, "parametrizations")  # noqa: B009 - set at run time
+    masked = {
+        parameter: all(isinstance(entry, SubRowMask) for entry in entries)
+        for parameter, entries in parametrisations.items()
+    }
+    if not any(isinstance(entry, SubRowMask) for entries in parametrisations.values() for entry in entries):
+        return
+    if not all(masked.values()):
+        raise DiscoError(f"layer '{name}' has parametrisations beside its mask: remove them before baking")
+    # Not remove_parametrizations: it deletes the property from the class, which a deep
     # copy shares with its original, and so would break the model that goes on training.
-    weight = nn.Parameter(getattr(module, "weight").detach().clone())  # noqa: B009
+    weights = {parameter: getattr(module, parameter).detach().clone() for parameter in masked}
     del module.parametrizations
     module.__class__ = type(module).__bases__[0]
-    module.register_parameter("weight", weight)
+    for parameter, weight in weights.items():
+        module.register_parameter(parameter, nn.Parameter(weight))
 
 
 def pruned_sub_rows(layer: MixingLayer) -> Tensor:
@@ -117,22 +132,42 @@ def pruned_sub_rows(layer: MixingLayer) -> Tensor:
 
     Counted on the weights, not on the masks. All False where the input is replicated.
     """
-    norms = sub_row_norms(layer.module.weight, layer.out_owners)
-    if layer.in_owners is None:
-        return torch.zeros_like(norms, dtype=torch.bool)
-    return (norms == 0) & off_diagonal(layer.in_owners, norms.shape[1])
+    return (sub_row_norms(layer) == 0) & off_diagonal(layer)
 
 
 def communication_sparsity(layer: MixingLayer) -> float:
-    """S_comm: pruned off-diagonal sub-rows over all of them; 1.0 for a replicated input."""
-    if layer.in_owners is None:
-        return 1.0
-    total = int(off_diagonal(layer.in_owners, max(layer.out_owners) + 1).sum())
+    """S_comm: pruned off-diagonal sub-rows over all of them; 1.0 where there are none."""
+    total = int(off_diagonal(layer).sum())
     return int(pruned_sub_rows(layer).sum()) / total if total else 1.0
 
 
-def _parametrisation(module: nn.Module) -> SubRowMask | None:
-    if not parametrize.is_parametrized(module, "weight"):
+def _groups(layer: MixingLayer) -> list[tuple[slice, slice]]:
+    """(outputs, inputs) of each group of a convolution; all of them where it has one."""
+    outs, width = _parameter(layer).shape[:2]
+    size = outs // layer.groups
+    return [(slice(g * size, (g + 1) * size), slice(g * width, (g + 1) * width)) for g in range(layer.groups)]
+
+
+def _per_sub_row(layer: MixingLayer, kernels: Tensor) -> Tensor:
+    """Sum the values of kernels [out, in / groups] over each sub-row."""
+    owners = torch.tensor(layer.out_owners, device=kernels.device)
+    table = kernels.new_zeros((kernels.shape[1] * layer.groups, max(layer.out_owners) + 1))
+    for outputs, inputs in _groups(layer):
+        table[inputs] = table[inputs].index_add(1, owners[outputs], kernels[outputs].T)
+    return table
+
+
+def _parameter(layer: MixingLayer) -> Tensor:
+    """What the optimiser sees: of the shape of the weight, without the work of masking it."""
+    if parametrize.is_parametrized(layer.module, layer.parameter):
+        original = getattr(layer.module, "parametrizations")[layer.parameter].original  # noqa: B009 - set at run time
+        assert isinstance(original, Tensor)
+        return original
+    return layer.weight
+
+
+def _parametrisation(module: nn.Module, parameter: str) -> SubRowMask | None:
+    if not parametrize.is_parametrized(module, parameter):
         return None
-    parametrisations = getattr(module, "parametrizations")["weight"]  # noqa: B009 - set at run time
+    parametrisations = getattr(module, "parametrizations")[parameter]  # noqa: B009 - set at run time
     return next((entry for entry in parametrisations if isinstance(entry, SubRowMask)), None)

@@ -1,122 +1,103 @@
-"""Pruning rounds: prune a fraction of the off-diagonal sub-rows, finetune, repeat.
-
-Layers that read the same tensor share one exchange, so they are pruned together: the score of a
-sub-row is the sum of the L1 norms over those layers, and a pruned channel is not sent at all.
-"""
+"""Pruning in a training loop of your own: prune once, or prune a fraction, finetune, and repeat."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import distributed, nn
 
-from disco_pruning.masks import off_diagonal, pruned_sub_rows, set_mask, sub_row_norms
-from disco_pruning.ownership import MixingLayer, mixing_layers
-from disco_targets.errors import DiscoError
+from disco_pruning.masks import kept_sub_rows, off_diagonal, pruned_sub_rows, set_mask, sub_row_norms
+from disco_pruning.selection import Score, Sparsity, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-
-@dataclass(frozen=True)
-class PruningPlan:
-    """The prunable layers of one network for a number of nodes.
-
-    Attributes:
-        nodes: Number of nodes.
-        layers: All mixing layers; those with a replicated input are never pruned.
-    """
-
-    nodes: int
-    layers: tuple[MixingLayer, ...]
-
-    @property
-    def prunable(self) -> tuple[MixingLayer, ...]:
-        """The layers whose input is shared out among the nodes."""
-        return tuple(layer for layer in self.layers if layer.in_owners is not None)
-
-    @property
-    def exchanges(self) -> tuple[tuple[MixingLayer, ...], ...]:
-        """The prunable layers, grouped by the tensor they read."""
-        groups: dict[str, list[MixingLayer]] = {}
-        for layer in self.prunable:
-            groups.setdefault(layer.source, []).append(layer)
-        return tuple(tuple(group) for group in groups.values())
-
-    def sparsity(self) -> float:
-        """S_comm of the network: pruned over all off-diagonal sub-rows, counted on the weights."""
-        pruned = sum(int(pruned_sub_rows(layer).sum()) for layer in self.prunable)
-        total = sum(int(_candidates(layer).sum()) for layer in self.prunable)
-        return pruned / total if total else 1.0
+    from disco_pruning.planning import Plan
 
 
-def plan_pruning(model: nn.Module, nodes: int) -> PruningPlan:
-    """Find the layers of `model` to prune for `nodes` nodes.
+def prune(plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_globally: bool = False) -> None:
+    """Prune the planned network to a communication sparsity, and keep it so through training.
+
+    What is pruned already stays so: rounds of rising sparsity give nested masks. With `torch.distributed`, call it on
+    all ranks: all get the masks of rank 0. Optimisers that exist already go on working.
+
+    Args:
+        plan: The plan of the network.
+        sparsity: 0 to 1: of every layer, or by layer name (0 for those not named; see `load_sparsity`).
+        score: [in, nodes] worth of the sub-rows of a layer: L1 norm by default; `RandomScore(seed)`; any function.
+        rank_globally: Rank all layers against each other, by score per weight; `sparsity` is then the network's.
 
     Raises:
-        DiscoError: See `disco_pruning.ownership.mixing_layers`.
+        DiscoError: The sparsity is out of range, names an unknown layer, or is lower than what is pruned already.
     """
-    return PruningPlan(nodes, mixing_layers(model, nodes))
+    keeps = select(plan, sparsity, score, rank_globally=rank_globally)
+    for layer, keep in zip(plan.prunable, keeps, strict=True):
+        shared = keep.to(layer.weight.device, torch.uint8)
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.broadcast(shared, 0)
+        set_mask(layer, shared.bool())
 
 
-def prune(plan: PruningPlan, sparsity: float) -> None:
-    """Prune every exchange to the communication sparsity `sparsity` (0 to 1).
-
-    The sub-rows with the least L1 norm go first; what is pruned already stays so, so that rounds of
-    rising sparsity give nested masks. The count is rounded to the nearest whole sub-row.
-
-    Raises:
-        DiscoError: The sparsity is out of range or lower than what is pruned already.
-    """
-    if not 0.0 <= sparsity <= 1.0:
-        raise DiscoError(f"a communication sparsity of {sparsity} is out of range: use 0 to 1")
-    for group in plan.exchanges:
-        keep = _kept_sub_rows(group, sparsity)
-        for layer in group:
-            set_mask(layer, keep)
+def attach_masks(plan: Plan) -> None:
+    """Put masks in place that prune nothing, so that the keys of the state dict do not change when pruning starts."""
+    for layer in plan.prunable:
+        set_mask(layer, kept_sub_rows(layer))
 
 
 def prune_in_rounds(
     model: nn.Module,
-    plan: PruningPlan,
-    sparsities: Sequence[float],
+    plan: Plan,
+    sparsities: Sequence[Sparsity],
     finetune: Callable[[nn.Module], None],
+    score: Score = sub_row_norms,
+    *,
+    rank_globally: bool = False,
+    checkpoints: str | Path | None = None,
 ) -> Iterator[float]:
     """Prune to each sparsity in turn and finetune after each; yields it when its round is done.
 
+    Where a round has one sparsity for each layer, the S_comm reached over all of them is yielded.
+
     Args:
         model: The trained dense network; changed in place.
-        plan: Its pruning plan.
-        sparsities: Rising communication sparsities, each 0 to 1.
+        plan: Its plan.
+        sparsities: Rising communication sparsities; a single one is one-shot pruning.
         finetune: Trains the network it is given.
+        score: See `prune`.
+        rank_globally: See `prune`.
+        checkpoints: Folder for the state dict of each round, `disco_50.0.pt` at 50 %. Load one with `load_checkpoint`.
     """
     for sparsity in sparsities:
-        prune(plan, sparsity)
+        prune(plan, sparsity, score, rank_globally=rank_globally)
         finetune(model)
-        yield sparsity
+        reached = sparsity if isinstance(sparsity, int | float) else network_sparsity(plan)
+        if checkpoints is not None and _is_first_rank():
+            folder = Path(checkpoints)
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.save(model.state_dict(), folder / f"{checkpoint_name(reached)}.pt")
+        yield reached
 
 
-def _candidates(layer: MixingLayer) -> Tensor:
-    """[in, nodes] bool: the off-diagonal sub-rows of a prunable layer."""
-    assert layer.in_owners is not None
-    return off_diagonal(layer.in_owners, max(layer.out_owners) + 1)
+def load_checkpoint(model: nn.Module, plan: Plan, path: str | Path) -> None:
+    """Load the state dict of a pruned network, masks included, into `model`, which `plan` was made for."""
+    attach_masks(plan)
+    model.load_state_dict(torch.load(path, weights_only=True))
 
 
-def _kept_sub_rows(group: tuple[MixingLayer, ...], sparsity: float) -> Tensor:
-    """[in, nodes] bool: the sub-rows of one exchange that survive, the diagonal included."""
-    norms = torch.stack([sub_row_norms(layer.module.weight, layer.out_owners) for layer in group]).sum(0)
-    candidates = _candidates(group[0])
-    order = [(float(norms[i, k]), int(i), int(k)) for i, k in candidates.nonzero()]
-    count = int(sparsity * len(order) + 0.5)
-    already = sum(norm == 0.0 for norm, _, _ in order)
-    if count < already:
-        raise DiscoError(
-            f"layer '{group[0].name}' has {already} of {len(order)} sub-rows pruned already, more "
-            f"than a communication sparsity of {sparsity} allows: use rounds of rising sparsity"
-        )
-    keep = torch.ones_like(candidates)
-    for _, i, k in sorted(order)[:count]:
-        keep[i, k] = False
-    return keep
+def network_sparsity(plan: Plan) -> float:
+    """S_comm of the network: pruned over all off-diagonal sub-rows of its layers, counted on the weights."""
+    pruned = sum(int(pruned_sub_rows(layer).sum()) for layer in plan.prunable)
+    total = sum(int(off_diagonal(layer).sum()) for layer in plan.prunable)
+    return pruned / total if total else 1.0
+
+
+def checkpoint_name(sparsity: float) -> str:
+    """`disco_90.0` at 90 % communication sparsity."""
+    return f"disco_{100 * sparsity:.1f}"
+
+
+def _is_first_rank() -> bool:
+    """Whether this process writes files for all."""
+    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0

@@ -67,7 +67,7 @@ MANIFEST = Manifest(
 def _result(counts: tuple[float, ...] = (2000.0, 1600.0, 400.0), unit: str = "instructions") -> RunResult:
     none = summarise([0])
     ops = tuple(OpResult("", "", 0, 0, summarise([count]), none, none, 0) for count in counts)
-    nodes = tuple(NodeResult(node, "t", "core", unit, 0, 1, none, none, none, none, ops) for node in range(2))
+    nodes = tuple(NodeResult(node, "t", "core", unit, 0, 1, none, none, none, none, ops, None) for node in range(2))
     return RunResult("", "", "emulated", nodes, (), none, 1, 0, 0, True, "outputs", None, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +12,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
 onnx = pytest.importorskip("onnx", reason="needs onnx (disco-edge[prune])")
 
-from disco_pruning import export_onnx, plan_pruning, prune  # noqa: E402
+from disco_pruning import export_onnx, network_sparsity, plan, prune  # noqa: E402
 from disco_pruning.models.resnet8 import ResNet8, with_softmax  # noqa: E402
+from disco_targets.errors import DiscoError  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+IMAGES = torch.zeros(8, 3, 32, 32)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +28,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[ResNet8, Path]:
     torch.manual_seed(5)
     network = ResNet8()
     network(torch.rand(8, 3, 32, 32))  # batch statistics other than 0 and 1
-    prune(plan_pruning(network, 2), 0.9)
+    cut = plan(network, IMAGES, 2)
+    prune(cut, 0.9)
     path = tmp_path_factory.mktemp("export") / "pruned.onnx"
-    export_onnx(with_softmax(network), str(path), (3, 32, 32))
+    export_onnx(with_softmax(network), str(path), IMAGES, cut)
     return network, path
 
 
@@ -46,11 +52,29 @@ def test_the_file_says_nothing_of_the_machine_that_wrote_it(exported):
         assert note not in content
 
 
+def test_the_file_carries_the_plan(exported):
+    (entry,) = onnx.load(str(exported[1])).metadata_props
+    assert entry.key == "disco.plan"
+    assert json.loads(entry.value) == plan(exported[0], IMAGES, 2).metadata()
+
+
+def test_a_shape_serves_as_an_example_and_a_plan_is_optional(tmp_path):
+    export_onnx(torch.nn.Linear(3, 2), tmp_path / "model.onnx", (3,))
+    model = onnx.load(str(tmp_path / "model.onnx"))
+    assert [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim] == [1, 3]
+    assert not model.metadata_props
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path):
+    with pytest.raises(DiscoError, match="cannot be written"):
+        export_onnx(torch.nn.Linear(3, 2), tmp_path / "none" / "model.onnx", (3,))
+
+
 def test_pruned_sub_rows_are_exact_zeros_in_the_file(exported):
     """For each layer, as many zero sub-rows as its S_comm asks for, by weights of equal shape."""
     graph = onnx.load(str(exported[1])).graph
     tensors = [onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer]
-    for layer in plan_pruning(exported[0], 2).prunable:
+    for layer in plan(exported[0], IMAGES, 2).prunable:
         weight = layer.module.weight.detach().numpy()
         zero = weight == 0
         assert zero.any()
@@ -72,7 +96,7 @@ def test_the_file_computes_what_the_network_computes(exported):
 
 
 def test_the_exported_network_can_go_on_training(exported):
-    plan = plan_pruning(copy.deepcopy(exported[0]), 2)
-    assert plan.sparsity() == pytest.approx(0.9, abs=0.01)
-    prune(plan, 1.0)
-    assert plan.sparsity() == 1.0
+    cut = plan(copy.deepcopy(exported[0]), IMAGES, 2)
+    assert network_sparsity(cut) == pytest.approx(0.9, abs=0.01)
+    prune(cut, 1.0)
+    assert network_sparsity(cut) == 1.0

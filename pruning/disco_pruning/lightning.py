@@ -1,0 +1,121 @@
+"""DISCO pruning inside a Lightning Trainer, on any number of devices and machines.
+
+trainer = Trainer(callbacks=[DiscoPruning(nodes=2, rounds={20: 0.5, 30: 0.9}, checkpoints="checkpoints")])
+trainer.fit(module, data)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from disco_pruning.masks import sub_row_norms
+from disco_pruning.planning import plan as make_plan
+from disco_pruning.rounds import attach_masks, checkpoint_name, network_sparsity, prune
+from disco_targets.errors import DiscoError
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError as error:
+    raise DiscoError("DiscoPruning needs Lightning: pip install 'disco-edge[lightning]'") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disco_pruning.planning import Plan
+    from disco_pruning.selection import Score, Sparsity
+    from disco_pruning.tracing import ExampleInput
+
+
+class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject.toml
+    """Prunes at the start of given epochs; the epochs in between finetune.
+
+    Masks are put in place before the optimisers are made, so that checkpoints have the same keys before and after
+    pruning, and a resumed run goes on with the masks it had. All processes get the masks of rank 0. Logs `s_comm`.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        rounds: Mapping[int, Sparsity],
+        *,
+        example_input: ExampleInput | None = None,
+        module: str = "",
+        shares: Sequence[float] | None = None,
+        score: Score = sub_row_norms,
+        rank_globally: bool = False,
+        checkpoints: str | Path | None = None,
+    ) -> None:
+        """Takes effect in `Trainer.fit`.
+
+        Args:
+            nodes: As for `plan`.
+            rounds: Epoch (from 0) to the communication sparsity that it prunes to; rising.
+            example_input: As for `plan`; by default the LightningModule's `example_input_array`.
+            module: Name of the network within the LightningModule; by default all of it.
+            shares: As for `plan`.
+            score: As for `prune`.
+            rank_globally: As for `prune`.
+            checkpoints: Folder for a Trainer checkpoint at the end of each round, `disco_89.9.ckpt` where 89.9 % were
+                reached.
+        """
+        self._nodes = nodes
+        self._rounds = dict(rounds)
+        self._example_input = example_input
+        self._module = module
+        self._shares = shares
+        self._score = score
+        self._rank_globally = rank_globally
+        self._checkpoints = None if checkpoints is None else Path(checkpoints)
+        self._plan: Plan | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the network, from the start of `Trainer.fit` on.
+
+        Raises:
+            DiscoError: It has not started.
+        """
+        if self._plan is None:
+            raise DiscoError("DiscoPruning has no plan before Trainer.fit: read it after, or use disco_pruning.plan")
+        return self._plan
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
+        """Plan and put masks in place that prune nothing yet."""
+        try:
+            network = pl_module.get_submodule(self._module)
+        except AttributeError as error:
+            raise DiscoError(
+                f"{type(pl_module).__name__} has no module '{self._module}': give DiscoPruning the name of its network"
+            ) from error
+        example = pl_module.example_input_array if self._example_input is None else self._example_input
+        if not isinstance(example, Tensor | tuple):
+            raise DiscoError(
+                "DiscoPruning needs an example input: set example_input_array in the LightningModule, or pass "
+                "example_input=torch.zeros(1, channels, height, width)"
+            )
+        self._plan = make_plan(network, example, self._nodes, self._shares)
+        attach_masks(self._plan)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Prune if a round starts with this epoch."""
+        sparsity = self._rounds.get(trainer.current_epoch)
+        if sparsity is not None:
+            prune(self.plan, sparsity, self._score, rank_globally=self._rank_globally)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the sparsity; keep the network if the next epoch prunes it further."""
+        pl_module.log("s_comm", network_sparsity(self.plan), sync_dist=False)
+        if trainer.current_epoch + 1 in self._rounds:
+            self._save(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Keep the network of the last round."""
+        self._save(trainer)
+
+    def _save(self, trainer: Trainer) -> None:
+        if self._checkpoints is not None:
+            name = checkpoint_name(network_sparsity(self.plan))
+            trainer.save_checkpoint(self._checkpoints / f"{name}.ckpt")

@@ -1,0 +1,151 @@
+"""Which sub-rows go: scores, and how many of each layer.
+
+Layers that read the same tensor share one exchange, so they are ranked together: the score of a sub-row is the sum
+over those layers, and a channel pruned in all of them is not sent at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from disco_pruning.masks import kept_sub_rows, off_diagonal, sub_row_kernels, sub_row_norms
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from disco_pruning.planning import MixingLayer, Plan
+
+Score = Callable[["MixingLayer"], Tensor]
+"""[in, nodes] the worth of every sub-row of a layer; the least go first."""
+Sparsity = float | Mapping[str, float]
+"""One communication sparsity for all layers, or one by layer name (0 for those not named)."""
+
+
+class RandomScore:
+    """Random sub-rows, the paper's ablation; reproducible by its seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __call__(self, layer: MixingLayer) -> Tensor:
+        """Uniform random numbers, new ones at each call."""
+        return torch.rand(off_diagonal(layer).shape, generator=self._generator)
+
+
+def select(
+    plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_globally: bool = False
+) -> list[Tensor]:
+    """Choose the sub-rows that stay.
+
+    Args:
+        plan: What to prune; its layers are not changed.
+        sparsity: Communication sparsity, 0 to 1, of all layers or by layer name.
+        score: The worth of a sub-row.
+        rank_globally: Rank the sub-rows of all layers against each other, by their score per weight, so that
+            `sparsity` (one number) holds for the network and not for each layer.
+
+    Returns:
+        For each layer of `plan.prunable`: [in, nodes] bool, False for what is pruned. What was pruned before stays so.
+        Counts are rounded to the nearest whole sub-row.
+
+    Raises:
+        DiscoError: The sparsity is out of range, names an unknown layer, or is lower than what is pruned already.
+    """
+    scores = _scores(plan, score, rank_globally)
+    if not rank_globally:
+        wanted = _by_layer(plan, sparsity)
+        return [_keep(layer, scores[layer.name], wanted[layer.name]) for layer in plan.prunable]
+    if isinstance(sparsity, Mapping):
+        raise DiscoError("sub-rows ranked over the whole network need one sparsity for it, not one for each layer")
+    _check_range(sparsity)
+    return _keep_globally(plan, [scores[layer.name] for layer in plan.prunable], sparsity)
+
+
+def _scores(plan: Plan, score: Score, per_weight: bool) -> dict[str, Tensor]:
+    """[in, nodes] by layer name; the same for the layers of one exchange."""
+    result: dict[str, Tensor] = {}
+    for group in plan.exchanges:
+        total = torch.stack([_checked(layer, score(layer)) for layer in group]).sum(0)
+        if per_weight:
+            total = total / torch.stack([_weights(layer) for layer in group]).sum(0).clamp(min=1)
+        result.update((layer.name, total) for layer in group)
+    return result
+
+
+def _checked(layer: MixingLayer, scores: Tensor) -> Tensor:
+    expected = off_diagonal(layer).shape
+    if scores.shape != expected or bool(scores.isnan().any()):
+        raise DiscoError(
+            f"the score of layer '{layer.name}' has shape {list(scores.shape)} or is not a number: it must give "
+            f"{list(expected)} (inputs, nodes); if its weights are not finite, train with a lower learning rate"
+        )
+    return scores.detach().double().cpu()
+
+
+def _weights(layer: MixingLayer) -> Tensor:
+    """[in, nodes] number of weights in each sub-row."""
+    return sub_row_kernels(layer).double().cpu() * math.prod(layer.weight.shape[2:])
+
+
+def _by_layer(plan: Plan, sparsity: Sparsity) -> dict[str, float]:
+    if not isinstance(sparsity, Mapping):
+        _check_range(sparsity)
+        return {layer.name: sparsity for layer in plan.prunable}
+    known = {layer.name for layer in plan.layers} | set(plan.local)
+    for name, value in sparsity.items():
+        if name not in known:
+            raise DiscoError(
+                f"a sparsity is given for layer '{name}', which the plan does not have: it has "
+                + ", ".join(layer.name for layer in plan.prunable)
+            )
+        _check_range(value, f" for layer '{name}'")
+    return {layer.name: float(sparsity.get(layer.name, 0.0)) for layer in plan.prunable}
+
+
+def _check_range(sparsity: float, where: str = "") -> None:
+    if not 0.0 <= sparsity <= 1.0:
+        raise DiscoError(f"a communication sparsity of {sparsity}{where} is out of range: use 0 to 1")
+
+
+def _keep(layer: MixingLayer, scores: Tensor, sparsity: float) -> Tensor:
+    kept, candidates = kept_sub_rows(layer).cpu(), off_diagonal(layer).cpu()
+    total, already = int(candidates.sum()), int((candidates & ~kept).sum())
+    count = int(sparsity * total + 0.5)
+    if count < already:
+        raise DiscoError(
+            f"layer '{layer.name}' has {already} of {total} sub-rows pruned already, more "
+            f"than a communication sparsity of {sparsity} allows: use rounds of rising sparsity"
+        )
+    order = _order(scores, kept, candidates)
+    keep = torch.ones_like(candidates)
+    keep.view(-1)[order[:count]] = False
+    return keep
+
+
+def _keep_globally(plan: Plan, scores: list[Tensor], sparsity: float) -> list[Tensor]:
+    kept = [kept_sub_rows(layer).cpu() for layer in plan.prunable]
+    candidates = [off_diagonal(layer).cpu() for layer in plan.prunable]
+    flat = [torch.cat([part.flatten() for part in parts]) for parts in (scores, kept, candidates)]
+    total, already = int(flat[2].sum()), int((flat[2] & ~flat[1]).sum())
+    count = int(sparsity * total + 0.5)
+    if count < already:
+        raise DiscoError(
+            f"{already} of {total} sub-rows are pruned already, more than a communication sparsity of {sparsity} "
+            "allows: use rounds of rising sparsity"
+        )
+    keep = torch.ones_like(flat[2])
+    keep[_order(*flat)[:count]] = False
+    ends = torch.tensor([part.numel() for part in scores]).cumsum(0)
+    parts = torch.tensor_split(keep, ends[:-1])
+    return [part.reshape(like.shape) for part, like in zip(parts, scores, strict=True)]
+
+
+def _order(scores: Tensor, kept: Tensor, candidates: Tensor) -> Tensor:
+    """Flat indices of the candidates: what is pruned already, then the rest by rising score, ties by position."""
+    ranked = scores.masked_fill(~kept, -torch.inf).flatten()
+    order = torch.argsort(ranked, stable=True)
+    return order[candidates.flatten()[order]]

@@ -1,0 +1,36 @@
+"""The planner's sparsity file (disco_planning.sparsity_file), checked against a plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disco_planning.sparsity_file import read_sparsity
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from disco_pruning.planning import Plan
+
+
+def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
+    """Read a sparsity file for `plan`, to be given to `prune`.
+
+    Layers that the plan never prunes (the stem, depthwise layers) may be in it; layers it leaves out stay dense.
+
+    Raises:
+        DiscoError: The file cannot be read, is of another form or number of nodes, or names an unknown layer.
+    """
+    wanted = read_sparsity(Path(path))
+    if wanted.nodes != plan.nodes:
+        raise DiscoError(
+            f"sparsity file {path} is for {wanted.nodes} nodes and the plan for {plan.nodes}: make it again with "
+            f"--nodes {plan.nodes}"
+        )
+    known = {layer.name for layer in plan.layers} | set(plan.local)
+    for name in wanted.layers:
+        if name not in known:
+            raise DiscoError(
+                f"sparsity file {path} names layer '{name}', which the network does not have: it has "
+                f"{', '.join(sorted(known))}"
+            )
+    return dict(wanted.layers)
