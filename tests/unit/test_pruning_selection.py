@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
 
 from torch import nn  # noqa: E402
 
-from disco_planning.sparsity_file import FORMAT, VERSION, SparsityPlan, write_sparsity
+from disco_planning.sparsity_file import FORMAT, VERSION, SparsityPlan, write_sparsity  # noqa: E402
 from disco_pruning import (  # noqa: E402
     RandomScore,
     communication_sparsity,
@@ -144,7 +144,7 @@ def _file(nodes: int, layers: dict[str, float]) -> str:
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
-        ("{", "is not JSON"),
+        ("{", "is not a sparsity file"),
         ("[]", "is not a sparsity file"),
         (_file(3, {}), "for 3 nodes and the plan for 2: make it again with --nodes 2"),
         (_file(2, {"9": 0.5}), "names layer '9', which the network does not have"),
