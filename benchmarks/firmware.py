@@ -1,0 +1,228 @@
+"""`make bench-firmware`: instructions, flash and RAM of the kernels on emulated boards, and times projected from them.
+
+Every row is an export and a run of its own, whose tensors are compared with TFLite's reference kernels. The four MLPerf Tiny
+models are not part of this repository: rows of those that are missing are left out, and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from disco_converter.export import ExportConfig, export
+from disco_host.config import EMULATED, RunConfig
+from disco_host.projection import project
+from disco_host.projection_file import load_projection
+from disco_host.run import RunOutcome, run
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "examples" / "resnet8_digits"
+CLUSTERS = ROOT / "examples" / "clusters"
+WORK = ROOT / "build" / "bench"
+TINY = Path(os.environ.get("DISCO_SHARED_MODELS", ROOT.parent / "shared" / "models" / "mlperf_tiny"))
+BOARDS = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
+OPTIMIZE = ("size", "balanced", "speed")
+INPUTS = 2
+"""Counts depend on the data by some 0.1 %."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network to measure."""
+
+    name: str
+    path: Path
+    sparsity: float
+    """Of its communication."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One export and run."""
+
+    model: Model
+    board: str
+    optimize: str
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures of one case; instructions, flash and RAM are of the busiest node."""
+
+    model: str
+    board: str
+    optimize: str
+    nodes: int
+    sparsity: float
+    instructions: int
+    macs: int
+    flash_bytes: int
+    ram_bytes: int
+    constant_bytes: int
+    bit_exact: bool
+
+
+TINY_MODELS = tuple(
+    Model(name, TINY / file, 0.0)
+    for name, file in (
+        ("ic", "ic_resnet8_int8.tflite"),
+        ("vww", "vww_mobilenet025_int8.tflite"),
+        ("kws", "kws_dscnn_int8.tflite"),
+        ("ad", "ad_autoencoder_int8.tflite"),
+    )
+)
+DENSE, DISCO, INDEPENDENT = (
+    Model(name, EXAMPLE / "models" / f"{name}.onnx", sparsity)
+    for name, sparsity in (("resnet8_dense", 0.0), ("resnet8_disco90", 0.9), ("resnet8_disco100", 1.0))
+)
+
+
+def main() -> int:
+    """Exit code 0 when every row is bit-exact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the tables as a page")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    WORK.mkdir(parents=True, exist_ok=True)
+    rows, projections = [], []
+    for case in cases(console):
+        row, outcome = measure(case)
+        console.print(f"{asdict(row)}", highlight=False)
+        rows.append(row)
+        if case.nodes == 2 and case.board == BOARDS[0]:
+            projections += [projected(case, outcome, cluster) for cluster in sorted(CLUSTERS.glob("m4-*.toml"))]
+    document = {"versions": versions(), "rows": [asdict(row) for row in rows], "projections": projections}
+    (WORK / "firmware.json").write_text(json.dumps(document, indent=1) + "\n")
+    if options.table is not None:
+        options.table.write_text(page(document))
+    return 0 if all(row.bit_exact for row in rows) else 1
+
+
+def cases(console: Console) -> Iterator[Case]:
+    """All rows: the whole networks on one board of each kind, and the example on one and two."""
+    for model in TINY_MODELS:
+        if not model.path.is_file():
+            console.print(f"{model.name}: no {model.path}, left out; name their folder in DISCO_SHARED_MODELS")
+            continue
+        for board in BOARDS:
+            for optimize in OPTIMIZE:
+                yield Case(model, board, optimize, 1)
+    for board in BOARDS:
+        for optimize in OPTIMIZE:
+            yield Case(DISCO, board, optimize, 2)
+    yield Case(DENSE, BOARDS[0], "balanced", 1)
+    yield Case(DENSE, BOARDS[0], "balanced", 2)
+    yield Case(DISCO, BOARDS[0], "balanced", 1)
+    yield Case(INDEPENDENT, BOARDS[0], "balanced", 2)
+
+
+def measure(case: Case) -> tuple[Row, RunOutcome]:
+    """Exports and runs one case."""
+    bundle = WORK / f"{case.model.name}-{case.board}-{case.optimize}-{case.nodes}"
+    onnx = case.model.path.suffix == ".onnx"
+    exported = export(
+        ExportConfig(
+            int8_model(case.model) if onnx else case.model.path,
+            case.nodes,
+            (case.board,),
+            bundle,
+            optimize=case.optimize,
+        )
+    )
+    outcome = run(RunConfig(bundle, EMULATED, limit=INPUTS, check_tensors=True))
+    nodes, programs = outcome.result.nodes, exported.bundle.manifest.programs
+    memories = [node.memory for node in nodes if node.memory is not None]
+    row = Row(
+        case.model.name,
+        case.board,
+        case.optimize,
+        case.nodes,
+        case.model.sparsity,
+        int(max(node.compute.median for node in nodes)),
+        max(sum(op.macs_executed for op in program.ops) for program in programs),
+        max(memory.flash_bytes for memory in memories),
+        max(memory.ram_bytes for memory in memories),
+        max(sum(op.constant_bytes for op in program.ops) for program in programs),
+        outcome.result.bit_exact,
+    )
+    return row, outcome
+
+
+def int8_model(model: Model) -> Path:
+    """The model quantised once, for all its rows."""
+    file = WORK / f"{model.name}.tflite"
+    if not file.is_file():
+        folder = WORK / f"{model.name}-quantised"
+        export(ExportConfig(model.path, 1, ("posix",), folder, calibration=EXAMPLE / "calibration.npy"))
+        shutil.copyfile(folder / "reference.tflite", file)
+    return file
+
+
+def projected(case: Case, outcome: RunOutcome, cluster: Path) -> dict[str, Any]:
+    """The run's counts on modelled boards and links: projected, not measured."""
+    model = load_projection(cluster, case.nodes)
+    projection = project(outcome.bundle.manifest, outcome.result, model, cluster.name).projection
+    return {
+        "model": case.model.name,
+        "optimize": case.optimize,
+        "nodes": case.nodes,
+        "sparsity": case.model.sparsity,
+        "cluster": cluster.stem,
+        "latency_ms_projected": projection.latency_ms,
+        "exposed_ms_projected": projection.exposed_communication_ms,
+    }
+
+
+def versions() -> dict[str, str]:
+    """What the figures depend on."""
+    tools = {"gcc": ["arm-none-eabi-gcc", "--version"], "qemu": ["qemu-system-arm", "--version"]}
+    found = {
+        name: subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        for name, command in tools.items()
+    }
+    return {"disco-edge": version("disco-edge"), **found}
+
+
+def page(document: dict[str, Any]) -> str:
+    """The tables as Markdown."""
+    lines = ["# Firmware: instructions, flash, RAM", ""]
+    lines += [
+        "Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one inference;"
+    ]
+    lines += [
+        "every tensor equal to TFLite's reference kernels. Flash as linked; RAM as linked and the stack in use.",
+        "",
+    ]
+    lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
+    lines += ["", "| model | board | optimize | nodes | S_comm | instructions | per MAC | flash | RAM | bit-exact |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        lines.append(
+            f"| {row['model']} | {row['board']} | {row['optimize']} | {row['nodes']} | {row['sparsity']:.0%} | "
+            f"{row['instructions']:,} | {row['instructions'] / row['macs']:.2f} | {row['flash_bytes']:,} | "
+            f"{row['ram_bytes']:,} | {'yes' if row['bit_exact'] else 'NO'} |"
+        )
+    lines += ["", "Two boards, *projected* from these counts onto modelled boards and links (not measured):", ""]
+    lines += ["| model | optimize | cluster | latency ms | exposed communication |", "|---|---|---|---|---|"]
+    for entry in document["projections"]:
+        latency, exposed = entry["latency_ms_projected"], entry["exposed_ms_projected"]
+        lines.append(
+            f"| {entry['model']} | {entry['optimize']} | {entry['cluster']} | {latency:.2f} | {exposed / latency:.1%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
