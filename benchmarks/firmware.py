@@ -1,7 +1,7 @@
 """`make bench-firmware`: instructions, flash and RAM of the kernels on emulated boards, and times projected from them.
 
-Every row is an export and a run of its own, whose tensors are compared with TFLite's reference kernels. The four MLPerf Tiny
-models are not part of this repository: rows of those that are missing are left out, and said so.
+Every row is an export and a run of its own, whose tensors are compared with TFLite's reference kernels. The four
+MLPerf Tiny models are not part of this repository: rows of those that are missing are left out, and said so.
 """
 
 from __future__ import annotations
@@ -198,13 +198,11 @@ def versions() -> dict[str, str]:
 def page(document: dict[str, Any]) -> str:
     """The tables as Markdown."""
     lines = ["# Firmware: instructions, flash, RAM", ""]
+    lines += ["Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one"]
     lines += [
-        "Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one inference;"
+        "inference, every tensor equal to TFLite's reference kernels. Flash as linked; RAM as linked and the stack in"
     ]
-    lines += [
-        "every tensor equal to TFLite's reference kernels. Flash as linked; RAM as linked and the stack in use.",
-        "",
-    ]
+    lines += ["use. `per MAC` counts the MACs that the node executes.", ""]
     lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
     lines += ["", "| model | board | optimize | nodes | S_comm | instructions | per MAC | flash | RAM | bit-exact |"]
     lines += ["|---|---|---|---|---|---|---|---|---|---|"]
