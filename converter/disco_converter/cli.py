@@ -97,9 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--optimize",
         default="balanced",
-        metavar="size|balanced|speed",
-        help="flash for faster kernels: none beyond the int8 weights, up to 2.5 times as much, all that the board has "
-        "(default: balanced)",
+        metavar="none|size|balanced|speed",
+        help="kernels: portable ones; faster ones with int8 weights; with up to 2.5 times their flash, or a thirty-second "
+        "of the board's; with all the flash there is (default: balanced)",
     )
     parser.add_argument(
         "-o",

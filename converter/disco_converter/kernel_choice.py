@@ -10,7 +10,7 @@ from disco_firmware.variants import portable
 from disco_firmware.variants.base import Constants, Layer, Variant
 from disco_firmware.variants.registry import candidates
 
-OPTIMIZE = ("size", "balanced", "speed")
+OPTIMIZE = ("none", "size", "balanced", "speed")
 BALANCED_SHARE = 1 / 32
 """Of a board's flash: `balanced` may always spend as much. The slices of a small network are small."""
 _FACTORS = {"size": 1.1, "balanced": 2.5, "speed": float("inf")}
@@ -64,10 +64,13 @@ def choose_kernels(
     Args:
         ops: A node's program.
         limits: Of its board.
-        optimize: One of OPTIMIZE. `size`: int8 weights; `balanced`: up to two and a half times that, such as int16
-            weights, or BALANCED_SHARE of the flash if that is more; `speed`: up to the board's flash.
+        optimize: One of OPTIMIZE. `none`: the portable kernels, to compare with; `size`: int8 weights; `balanced`: up to
+            two and a half times that, such as int16 weights, or BALANCED_SHARE of the flash if that is more; `speed`: up
+            to the board's flash.
         most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
+    if optimize == "none":
+        return tuple(_portable(op.layer) for op in ops)
     choices = [_kernels(op.layer, limits, rows) for op, rows in zip(ops, most_rows, strict=True)]
     chosen = [min(kernels, key=lambda kernel: (kernel.constants.bytes, kernel.instructions)) for kernels in choices]
     budget = _budget(chosen, limits, optimize)
@@ -91,9 +94,12 @@ def _budget(smallest: Sequence[Kernel], limits: Limits, optimize: str) -> _Budge
     return _Budget(max(constants * _FACTORS[optimize], least), flash)
 
 
+def _portable(layer: Layer) -> Kernel:
+    return Kernel(layer, None, portable.constants(layer.params), 0, 1, 0, portable.instructions(layer))
+
+
 def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel]:
-    constants = portable.constants(layer.params)
-    kernels = [Kernel(layer, None, constants, 0, 1, 0, portable.instructions(layer))]
+    kernels = [_portable(layer)]
     for variant in candidates(layer, limits.instruction_set):
         kernel = Kernel(
             layer,
