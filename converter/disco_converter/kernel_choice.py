@@ -64,9 +64,9 @@ def choose_kernels(
     Args:
         ops: A node's program.
         limits: Of its board.
-        optimize: One of OPTIMIZE. `none`: the portable kernels, to compare with; `size`: int8 weights; `balanced`: up to
-            two and a half times that, such as int16 weights, or BALANCED_SHARE of the flash if that is more; `speed`: up
-            to the board's flash.
+        optimize: One of OPTIMIZE. `none`: the portable kernels, to compare with; `size`: int8 weights; `balanced`: up
+            to two and a half times that, such as int16 weights, or BALANCED_SHARE of the flash if that is more;
+            `speed`: up to the board's flash.
         most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
     if optimize == "none":
