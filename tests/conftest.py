@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,9 @@ def shared_models() -> Path:
     if not any(folder.glob("*.tflite")):
         pytest.skip(f"no MLPerf Tiny models in {folder}; set DISCO_SHARED_MODELS to their folder")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _usual_recursion_limit() -> None:
+    """PyTorch's tracing raises the limit for the whole process; Python's JSON parser then overflows the stack."""
+    sys.setrecursionlimit(1000)
