@@ -18,10 +18,11 @@ MODELS = ("ad_autoencoder_int8", "ic_resnet8_int8", "kws_dscnn_int8", "vww_mobil
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
 def test_model_is_bit_exact_on_posix_and_m4(shared_models: Path, tmp_path: Path, model: str, nodes: int) -> None:
-    bundle = tmp_path / "bundle"
-    export(ExportConfig(shared_models / f"{model}.tflite", nodes, ("qemu-mps2-an386",), bundle))
-    posix = run(RunConfig(bundle=bundle, boards="posix", check_tensors=True, sanitize=True)).result
+    hosted, board = tmp_path / "posix", tmp_path / "m4"
+    for target, bundle in (("posix", hosted), ("qemu-mps2-an386", board)):
+        export(ExportConfig(shared_models / f"{model}.tflite", nodes, (target,), bundle))
+    posix = run(RunConfig(bundle=hosted, boards="posix", check_tensors=True, sanitize=True)).result
     assert (posix.mismatches, posix.bit_exact) == (0, True)
-    m4 = run(RunConfig(bundle=bundle, boards="emulated", check_tensors=True, warmup=0, limit=2)).result
+    m4 = run(RunConfig(bundle=board, boards="emulated", check_tensors=True, warmup=0, limit=2)).result
     assert (m4.mismatches, m4.bit_exact) == (0, True)
     assert m4.inferences == 2
