@@ -64,13 +64,8 @@ def bytes_between(partition: Partition) -> dict[tuple[int, int], int]:
 
 def sent_bytes(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
     """Payload bytes of the op's output that leave the node in one inference."""
-    return sum(
-        route_bytes(partition.graph, exchange, sender, receiver)
-        for exchange in partition.exchanges
-        if exchange.tensor == op.output
-        for sender, receiver in exchange.routes
-        if sender == slice_.node
-    )
+    height, width = partition.graph.tensors[op.source.output].plane
+    return height * width * sent_channels(partition, slice_, op)
 
 
 def sent_channels(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:

@@ -101,17 +101,19 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         try_out(origin.content, origin.name)
         cut = partition_in_order(graph, config.nodes)
         nodes = firmware_of(cut, boards, config.optimize, origin)
+        for node in nodes:
+            check_flash(node.slice_.node, node.program, node.source, node.board)
+            check_ram(node.slice_.node, len(node.slice_.ops), cut.nodes, node.plan, node.board)
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
         inputs = _proof_inputs(config, graph.tensors[graph.input])
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
             proof = prove(cut, origin.content, files, inputs, advance)
-        for node in nodes:
-            check_flash(node.slice_.node, node.program, node.source, node.board)
-            check_ram(node.slice_.node, len(node.slice_.ops), cut.nodes, node.plan, node.board)
         with progress.step("Writing the bundle"):
             _write(directory, origin.content, files, nodes, inputs, proof)
             write_manifest(directory, manifest_of(cut, nodes, origin))
-    return ExportResult(load_bundle(config.output), proof, boards, _alone(graph, boards[0], config.optimize, origin))
+    bundle = load_bundle(config.output)
+    alone = bundle.manifest.programs[0] if cut.nodes == 1 else _alone(graph, boards[0], config.optimize, origin)
+    return ExportResult(bundle, proof, boards, alone)
 
 
 def _alone(graph: g.Graph, board: Board, optimize: str, origin: Origin) -> NodeProgram:

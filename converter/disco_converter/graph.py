@@ -7,7 +7,6 @@ with the zero point, and a padded element then contributes exactly 0 to the accu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -257,8 +256,3 @@ class Graph:
             for name in dict.fromkeys(op.inputs):
                 consumers[name].append(op)
         object.__setattr__(self, "consumers", {k: tuple(v) for k, v in consumers.items()})
-
-    def producers(self) -> Iterator[tuple[str, Op]]:
-        """(tensor, the op that writes it)."""
-        for op in self.ops:
-            yield op.output, op

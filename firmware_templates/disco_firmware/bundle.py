@@ -45,10 +45,6 @@ class Bundle:
         """Expected int8 values of model output `output` for the self-check inputs."""
         return self.path / "vectors" / f"outputs{output}.npy"
 
-    def node_directory(self, node: int) -> Path:
-        """Folder of one node: CMake project, generated sources, slices."""
-        return self.path / f"node{node}"
-
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file, as hexadecimal digits."""

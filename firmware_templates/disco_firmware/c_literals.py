@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -64,21 +64,6 @@ def identifier(text: str) -> str:
     if name[0].isdigit() or name in _RESERVED:
         name = f"x_{name}"
     return name
-
-
-def unique_identifiers(texts: Sequence[str]) -> list[str]:
-    """One identifier per text, all different."""
-    taken: set[str] = set()
-    result = []
-    for text in texts:
-        name = base = identifier(text)
-        number = 2
-        while name in taken:
-            name = f"{base}_{number}"
-            number += 1
-        taken.add(name)
-        result.append(name)
-    return result
 
 
 def comment(text: str) -> str:

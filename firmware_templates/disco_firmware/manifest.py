@@ -31,12 +31,6 @@ class TensorInfo:
     owners: str | tuple[int, ...]
     """REPLICATED, or for each channel the node that computes and stores it."""
 
-    def channels_of(self, node: int) -> tuple[int, ...]:
-        """The channels that `node` owns (all of them when replicated)."""
-        if isinstance(self.owners, str):
-            return tuple(range(self.shape[-1]))
-        return tuple(c for c, owner in enumerate(self.owners) if owner == node)
-
 
 @dataclass(frozen=True)
 class Route:

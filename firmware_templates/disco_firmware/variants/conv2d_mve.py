@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from disco_firmware.kernel_params import Conv2D
@@ -15,7 +17,6 @@ from disco_firmware.variants.mve import (
     folded_bias,
     requantise_fields,
     requantise_instructions,
-    window_fields,
 )
 
 GROUP = 4
@@ -53,7 +54,7 @@ class Conv2DMve(Variant):
                 ConstantArray("spread", "uint8_t", spread, "places of 16 bytes of an input row in the strip"),
             ),
             {
-                "window": window_fields(op.window),
+                "window": asdict(op.window),
                 "weights": Reference("weights"),
                 "channels": Reference("channels"),
                 "spread": Reference("spread"),

@@ -100,11 +100,9 @@ class _Winograd(Variant):
             "input_zero_point": op.input_zero_point,
             "weights": Reference("weights"),
             "channels": Reference("channels"),
-            "range": {
-                "output_zero_point": requantise.output_zero_point,
-                "activation_min": requantise.activation.minimum,
-                "activation_max": requantise.activation.maximum,
-            },
+            "output_zero_point": requantise.output_zero_point,
+            "activation_min": requantise.activation.minimum,
+            "activation_max": requantise.activation.maximum,
         }
         return Constants((self._weights(op), self._channels(op)), fields)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from disco_firmware.variants.mve import (
     folded_bias,
     requantise_fields,
     requantise_instructions,
-    window_fields,
 )
 
 PATCH = 4
@@ -64,7 +63,7 @@ class DepthwiseMve(Variant):
                 ConstantArray("channels", "int32_t", channel_constants(bias, requantise), "bias, multiplier, shift"),
             ),
             {
-                "window": window_fields(op.window),
+                "window": asdict(op.window),
                 "weights": Reference("weights"),
                 "channels": Reference("channels"),
                 "depth_multiplier": op.depth_multiplier,

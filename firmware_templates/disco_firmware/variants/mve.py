@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Int8Array, Int32Array, Window
+from disco_firmware.kernel_params import Int8Array, Int32Array
 from disco_firmware.quantisation import INT8_MIN, ActivationRange, Requantisation
 from disco_firmware.variants.base import padded
 
@@ -50,11 +50,6 @@ def requantise_fields(zero_point: int, activation: ActivationRange, shifts: npt.
         "activation_max": activation.maximum,
         "any_shift": int(np.max(shifts) > -1),
     }
-
-
-def window_fields(window: Window) -> Mapping[str, object]:
-    """disco_window_t."""
-    return dict(vars(window))
 
 
 def requantise_instructions(zero_point: int, activation: ActivationRange, shifts: npt.ArrayLike) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from disco_firmware.kernel_params import AveragePool2D, MaxPool2D, Mean
+from disco_firmware.variants import portable
 from disco_firmware.variants.base import Constants, Layer, Variant
 
 GROUP = 4
@@ -15,6 +14,7 @@ _LARGEST_SUM = 256
 
 class _PoolDsp(Variant):
     header = "variants/pool_dsp.h"
+    structure = "disco_pool2d_t"
     instruction_set = "dsp"
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
@@ -22,18 +22,8 @@ class _PoolDsp(Variant):
         return 500
 
     def constants(self, layer: Layer) -> Constants:
-        """Window and activation."""
-        params = layer.params
-        assert isinstance(params, AveragePool2D | MaxPool2D)
-        limits = params.activation
-        return Constants(
-            (),
-            {
-                "window": asdict(params.window),
-                "activation_min": limits.minimum,
-                "activation_max": limits.maximum,
-            },
-        )
+        """Those of the portable kernel."""
+        return portable.constants(layer.params)
 
 
 class AveragePoolDsp(_PoolDsp):
@@ -41,7 +31,6 @@ class AveragePoolDsp(_PoolDsp):
 
     name = "sums of int16"
     function = "disco_average_pool2d_dsp"
-    structure = "disco_pool2d_dsp_t"
     params = AveragePool2D
 
     def fits(self, layer: Layer) -> bool:
@@ -61,7 +50,6 @@ class MaxPoolDsp(_PoolDsp):
 
     name = "four at a time"
     function = "disco_max_pool2d_dsp"
-    structure = "disco_pool2d_dsp_t"
     params = MaxPool2D
 
     def fits(self, layer: Layer) -> bool:
@@ -74,33 +62,17 @@ class MaxPoolDsp(_PoolDsp):
         return _instructions(layer, layer.params.window.kernel_h * layer.params.window.kernel_w, 16)
 
 
-class MeanDsp(Variant):
+class MeanDsp(_PoolDsp):
     """Sums in pairs of int16, of up to 256 pixels each."""
 
     name = "sums of int16"
-    header = "variants/pool_dsp.h"
     function = "disco_mean_dsp"
-    structure = "disco_mean_dsp_t"
-    instruction_set = "dsp"
+    structure = "disco_mean_t"
     params = Mean
 
     def fits(self, layer: Layer) -> bool:
         """Any number of pixels."""
         return layer.output.channels >= GROUP
-
-    def constants(self, layer: Layer) -> Constants:
-        """disco_mean_t."""
-        assert isinstance(layer.params, Mean)
-        values = layer.params.values
-        return Constants(
-            (),
-            {
-                "input_zero_point": values.input_zero_point,
-                "output_zero_point": values.output_zero_point,
-                "multiplier": values.multiplier.multiplier,
-                "shift": values.multiplier.shift,
-            },
-        )
 
     def instructions(self, layer: Layer) -> int:
         """Per group of channels the pixels, and the requantisation of four."""

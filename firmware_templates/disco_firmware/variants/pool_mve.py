@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from disco_firmware.kernel_params import AveragePool2D, MaxPool2D, Mean
+from disco_firmware.variants import portable
 from disco_firmware.variants.base import Constants, Layer, Variant
-from disco_firmware.variants.mve import window_fields
 
 
-class AveragePoolMve(Variant):
-    """Eight channels at a time."""
-
+class _PoolMve(Variant):
     name = "Helium"
     header = "variants/pool_mve.h"
+    instruction_set = "mve"
+
+    def constants(self, layer: Layer) -> Constants:
+        """Those of the portable kernel."""
+        return portable.constants(layer.params)
+
+
+class AveragePoolMve(_PoolMve):
+    """Eight channels at a time."""
+
     function = "disco_average_pool2d_mve"
     structure = "disco_pool2d_t"
-    instruction_set = "mve"
     params = AveragePool2D
 
     def fits(self, layer: Layer) -> bool:
         """Windows whose sum fits 16 bits."""
         return _pool(layer).window.kernel_h * _pool(layer).window.kernel_w <= 0xFF
-
-    def constants(self, layer: Layer) -> Constants:
-        """No arrays."""
-        return _pool_constants(layer)
 
     def instructions(self, layer: Layer) -> int:
         """Of sums and their division."""
@@ -34,23 +37,16 @@ class AveragePoolMve(Variant):
         return 1400
 
 
-class MaxPoolMve(Variant):
+class MaxPoolMve(_PoolMve):
     """Sixteen channels at a time."""
 
-    name = "Helium"
-    header = "variants/pool_mve.h"
     function = "disco_max_pool2d_mve"
     structure = "disco_pool2d_t"
-    instruction_set = "mve"
     params = MaxPool2D
 
     def fits(self, layer: Layer) -> bool:  # noqa: ARG002
         """Always."""
         return True
-
-    def constants(self, layer: Layer) -> Constants:
-        """No arrays."""
-        return _pool_constants(layer)
 
     def instructions(self, layer: Layer) -> int:
         """Of comparisons."""
@@ -61,33 +57,16 @@ class MaxPoolMve(Variant):
         return 400
 
 
-class MeanMve(Variant):
+class MeanMve(_PoolMve):
     """Four channels at a time."""
 
-    name = "Helium"
-    header = "variants/pool_mve.h"
     function = "disco_mean_mve"
     structure = "disco_mean_t"
-    instruction_set = "mve"
     params = Mean
 
     def fits(self, layer: Layer) -> bool:  # noqa: ARG002
         """Always."""
         return True
-
-    def constants(self, layer: Layer) -> Constants:
-        """No arrays."""
-        assert isinstance(layer.params, Mean)
-        p = layer.params.values
-        return Constants(
-            (),
-            {
-                "input_zero_point": p.input_zero_point,
-                "output_zero_point": p.output_zero_point,
-                "multiplier": p.multiplier.multiplier,
-                "shift": p.multiplier.shift,
-            },
-        )
 
     def instructions(self, layer: Layer) -> int:
         """Of sums, and their requantisation."""
@@ -102,12 +81,6 @@ class MeanMve(Variant):
 def _pool(layer: Layer) -> AveragePool2D | MaxPool2D:
     assert isinstance(layer.params, (AveragePool2D, MaxPool2D))
     return layer.params
-
-
-def _pool_constants(layer: Layer) -> Constants:
-    op = _pool(layer)
-    limits = {"activation_min": op.activation.minimum, "activation_max": op.activation.maximum}
-    return Constants((), {"window": window_fields(op.window), **limits})
 
 
 def _pool_instructions(layer: Layer, vector: int, last: int) -> int:

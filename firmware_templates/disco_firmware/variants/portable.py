@@ -147,8 +147,7 @@ def _mul(params: k.Mul) -> Constants:
         "input1_zero_point": values.input1_zero_point,
         "input2_zero_point": values.input2_zero_point,
         "output_zero_point": values.output_zero_point,
-        "multiplier": values.multiplier.multiplier,
-        "shift": values.multiplier.shift,
+        **asdict(values.multiplier),
         **_activation(values.activation),
     }
     return Constants((), fields)
@@ -160,35 +159,19 @@ def _pool(params: k.AveragePool2D | k.MaxPool2D) -> Constants:
 
 def _mean(params: k.Mean) -> Constants:
     values = params.values
-    fields: dict[str, object] = {
-        "input_zero_point": values.input_zero_point,
-        "output_zero_point": values.output_zero_point,
-        "multiplier": values.multiplier.multiplier,
-        "shift": values.multiplier.shift,
-    }
-    return Constants((), fields)
+    zero_points = {"input_zero_point": values.input_zero_point, "output_zero_point": values.output_zero_point}
+    return Constants((), {**zero_points, **asdict(values.multiplier)})
 
 
 def _relu(params: k.Relu) -> Constants:
     values = params.values
-    fields: dict[str, object] = {
-        "input_zero_point": values.input_zero_point,
-        "output_zero_point": values.output_zero_point,
-        "multiplier": values.multiplier.multiplier,
-        "shift": values.multiplier.shift,
-        **_activation(values.activation),
-    }
-    return Constants((), fields)
+    zero_points = {"input_zero_point": values.input_zero_point, "output_zero_point": values.output_zero_point}
+    return Constants((), {**zero_points, **asdict(values.multiplier), **_activation(values.activation)})
 
 
 def _softmax(params: k.Softmax) -> Constants:
     values = params.values
-    fields: dict[str, object] = {
-        "multiplier": values.multiplier.multiplier,
-        "shift": values.multiplier.shift,
-        "diff_min": values.diff_min,
-    }
-    return Constants((), fields)
+    return Constants((), {**asdict(values.multiplier), "diff_min": values.diff_min})
 
 
 def _pad(params: k.Pad) -> Constants:

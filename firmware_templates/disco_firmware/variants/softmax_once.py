@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from disco_firmware.kernel_params import Softmax
+from disco_firmware.variants import portable
 from disco_firmware.variants.base import Constants, Layer, Variant
 
 
@@ -12,7 +13,7 @@ class SoftmaxOnce(Variant):
     name = "exponentials kept"
     header = "variants/softmax_once.h"
     function = "disco_softmax_once"
-    structure = "disco_softmax_once_t"
+    structure = "disco_softmax_t"
     instruction_set = "base"
     params = Softmax
 
@@ -22,14 +23,7 @@ class SoftmaxOnce(Variant):
 
     def constants(self, layer: Layer) -> Constants:
         """disco_softmax_t."""
-        assert isinstance(layer.params, Softmax)
-        values = layer.params.values
-        fields = {
-            "multiplier": values.multiplier.multiplier,
-            "shift": values.multiplier.shift,
-            "diff_min": values.diff_min,
-        }
-        return Constants((), fields)
+        return portable.constants(layer.params)
 
     def scratch_bytes(self, layer: Layer) -> int:
         """One exponential per channel."""

@@ -20,7 +20,6 @@
 #include "disco/kernels.h"
 #include "fixed_point.h"
 #include "variants/conv2d_winograd_transforms.h"
-#include "variants/requantise_fast.h"
 #include "variants/simd.h"
 
 #define DISCO_WINOGRAD_OFFSET 0x3800u
@@ -52,7 +51,8 @@ typedef struct {
     int32_t input_zero_point;
     const uint32_t *weights;
     const int32_t *channels;
-    disco_output_range_t range;
+    int32_t output_zero_point;
+    int32_t activation_min, activation_max;
 } disco_conv2d_winograd_t;
 
 /* What follows from the op and the view; sizes in words. */
@@ -285,11 +285,10 @@ DISCO_VARIANT disco_winograd_scaling_t disco_winograd_scaling(size_t tile, const
  * rounded where it is shifted. Halves are rounded up, and of negative numbers down. */
 DISCO_VARIANT int8_t disco_winograd_requantise(const disco_conv2d_winograd_t *op,
                                                const disco_winograd_scaling_t *scaling, uint32_t scaled) {
-    const disco_output_range_t *const range = &op->range;
     int32_t value;
     if (op->rounding == DISCO_WINOGRAD_ANY) {
         return disco_requantise((int32_t)scaled >> (scaling->extra + 1), scaling->multiplier, -scaling->right_shift,
-                                range->output_zero_point, range->activation_min, range->activation_max);
+                                op->output_zero_point, op->activation_min, op->activation_max);
     }
     if (op->rounding == DISCO_WINOGRAD_POSITIVE) {
         value = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->rounding) >> scaling->right_shift;
@@ -297,10 +296,10 @@ DISCO_VARIANT int8_t disco_winograd_requantise(const disco_conv2d_winograd_t *op
         const int32_t high = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->half);
         value = (scaling->rounding + (high >> 31) + (high >> scaling->extra)) >> scaling->right_shift;
     }
-    if (range->activation_min == -128 && range->activation_max == 127) {
+    if (op->activation_min == -128 && op->activation_max == 127) {
         return disco_ssat8(value);
     }
-    return (int8_t)disco_clamp(value, range->activation_min, range->activation_max);
+    return (int8_t)disco_clamp(value, op->activation_min, op->activation_max);
 }
 
 DISCO_VARIANT void disco_winograd_output_1d(size_t tile, const uint32_t *m, size_t step, uint32_t bias, int scaled,

@@ -19,9 +19,6 @@
 /* Pixels whose sum fits int16: 256 * -128 just does. */
 #define DISCO_POOL_LARGEST_SUM 256
 
-typedef disco_pool2d_t disco_pool2d_dsp_t;
-typedef disco_mean_t disco_mean_dsp_t;
-
 /* Pixels of the input in rows of equal length. */
 typedef struct {
     const int8_t *first;
@@ -66,7 +63,7 @@ DISCO_VARIANT uint32_t disco_pool_max(const disco_pool_patch_t *patch, size_t ch
 }
 
 /* The window's part inside the input; whole rows become one. */
-DISCO_VARIANT disco_pool_patch_t disco_pool_window(const disco_pool2d_dsp_t *op, const disco_input_t *in, int32_t y,
+DISCO_VARIANT disco_pool_patch_t disco_pool_window(const disco_pool2d_t *op, const disco_input_t *in, int32_t y,
                                                    int32_t x) {
     const disco_window_t *const w = &op->window;
     const disco_span_t rows = disco_clip_window(y, w->stride_h, w->pad_top, w->kernel_h, 1, in->height);
@@ -83,13 +80,13 @@ DISCO_VARIANT disco_pool_patch_t disco_pool_window(const disco_pool2d_dsp_t *op,
 }
 
 /* The mean, halves away from zero. */
-DISCO_VARIANT int8_t disco_pool_mean(const disco_pool2d_dsp_t *op, int32_t sum, int32_t count) {
+DISCO_VARIANT int8_t disco_pool_mean(const disco_pool2d_t *op, int32_t sum, int32_t count) {
     const int32_t mean = (sum + (sum > 0 ? count / 2 : -(count / 2))) / count;
     return (int8_t)disco_clamp(mean, op->activation_min, op->activation_max);
 }
 
 /* Windows of up to DISCO_POOL_LARGEST_SUM pixels. */
-DISCO_VARIANT void disco_average_pool2d_dsp(const disco_pool2d_dsp_t *op, const disco_input_t *in,
+DISCO_VARIANT void disco_average_pool2d_dsp(const disco_pool2d_t *op, const disco_input_t *in,
                                             const disco_output_t *out, void *scratch, uint16_t row_begin,
                                             uint16_t row_end) {
     (void)scratch;
@@ -110,9 +107,8 @@ DISCO_VARIANT void disco_average_pool2d_dsp(const disco_pool2d_dsp_t *op, const 
     }
 }
 
-DISCO_VARIANT void disco_max_pool2d_dsp(const disco_pool2d_dsp_t *op, const disco_input_t *in,
-                                        const disco_output_t *out, void *scratch, uint16_t row_begin,
-                                        uint16_t row_end) {
+DISCO_VARIANT void disco_max_pool2d_dsp(const disco_pool2d_t *op, const disco_input_t *in, const disco_output_t *out,
+                                        void *scratch, uint16_t row_begin, uint16_t row_end) {
     const uint32_t least = (uint32_t)(uint8_t)op->activation_min * UINT32_C(0x01010101);
     const uint32_t most = (uint32_t)(uint8_t)op->activation_max * UINT32_C(0x01010101);
     (void)scratch;
@@ -129,7 +125,7 @@ DISCO_VARIANT void disco_max_pool2d_dsp(const disco_pool2d_dsp_t *op, const disc
     }
 }
 
-DISCO_VARIANT void disco_mean_dsp(const disco_mean_dsp_t *op, const disco_input_t *in, const disco_output_t *out,
+DISCO_VARIANT void disco_mean_dsp(const disco_mean_t *op, const disco_input_t *in, const disco_output_t *out,
                                   void *scratch, uint16_t row_begin, uint16_t row_end) {
     const int32_t pixels = (int32_t)in->height * in->width;
     (void)scratch;

@@ -46,7 +46,6 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 #include <arm_acle.h>
 
 #define disco_smlad(x, y, sum)  __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
-#define disco_smlabb(x, y, sum) __smlabb((int32_t)(x), (int32_t)(y), (sum))
 #define disco_smlabt(x, y, sum) __smlabt((int32_t)(x), (int32_t)(y), (sum))
 #define disco_smlatb(x, y, sum) __smlatb((int32_t)(x), (int32_t)(y), (sum))
 
@@ -150,10 +149,6 @@ DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
 /* Two neighbouring words at an address that is a multiple of 4. */
 typedef uint64_t __attribute__((may_alias, aligned(4))) disco_pair_t;
 
-DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
-    __asm__("ldrd %0, %1, %2" : "=r"(*first), "=r"(*second) : "m"(*(const disco_pair_t *)source));
-}
-
 DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
     __asm__("strd %1, %2, %0" : "=m"(*(disco_pair_t *)target) : "r"(first), "r"(second));
 }
@@ -189,10 +184,6 @@ DISCO_VARIANT int32_t disco_smlad(uint32_t x, uint32_t y, int32_t sum) {
     const int32_t low = (int16_t)x * (int16_t)y;
     const int32_t high = (int16_t)(x >> 16) * (int16_t)(y >> 16);
     return (int32_t)((uint32_t)sum + (uint32_t)low + (uint32_t)high);
-}
-
-DISCO_VARIANT int32_t disco_smlabb(uint32_t x, uint32_t y, int32_t sum) {
-    return disco_smlad((uint16_t)x, (uint16_t)y, sum);
 }
 
 DISCO_VARIANT int32_t disco_smlabt(uint32_t x, uint32_t y, int32_t sum) {
@@ -253,11 +244,6 @@ DISCO_VARIANT uint32_t disco_low_halves(uint32_t x, uint32_t y) {
 
 DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
     return x >> 16 | (y & UINT32_C(0xFFFF0000));
-}
-
-DISCO_VARIANT void disco_load_pair(const void *source, uint32_t *first, uint32_t *second) {
-    *first = disco_load_word(source);
-    *second = disco_load_word((const uint8_t *)source + 4);
 }
 
 DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {

@@ -8,10 +8,8 @@
 #include "tensor_view.h"
 #include "variants/simd.h"
 
-typedef disco_softmax_t disco_softmax_once_t;
-
 /* `exponentials` has room for `count`. */
-static void disco_softmax_once_pixel(const disco_softmax_once_t *op, const int8_t *values, int8_t *out, size_t count,
+static void disco_softmax_once_pixel(const disco_softmax_t *op, const int8_t *values, int8_t *out, size_t count,
                                      int32_t *exponentials) {
     int32_t largest = INT8_MIN, sum = 0;
     for (size_t i = 0; i < count; i++) {
@@ -29,8 +27,8 @@ static void disco_softmax_once_pixel(const disco_softmax_once_t *op, const int8_
     }
 }
 
-DISCO_VARIANT void disco_softmax_once(const disco_softmax_once_t *op, const disco_input_t *in,
-                                      const disco_output_t *out, void *scratch, uint16_t row_begin, uint16_t row_end) {
+DISCO_VARIANT void disco_softmax_once(const disco_softmax_t *op, const disco_input_t *in, const disco_output_t *out,
+                                      void *scratch, uint16_t row_begin, uint16_t row_end) {
     for (size_t y = row_begin; y < row_end; y++) {
         for (size_t x = 0; x < out->width; x++) {
             disco_softmax_once_pixel(op, disco_input_pixel(in, y, x), disco_output_pixel(out, y, x), out->channels,
