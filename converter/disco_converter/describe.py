@@ -8,7 +8,8 @@ from importlib.metadata import version
 from disco_converter import accounting, streaming
 from disco_converter.firmware import NodeFirmware, Origin
 from disco_converter.memory import buffer_bytes
-from disco_converter.partition import Partition
+from disco_converter.partition import NodeSlice, Operand, Partition
+from disco_converter.stages import Stage, stage_file, stages_of
 from disco_firmware import manifest as m
 
 
@@ -81,9 +82,37 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
         sends=sends,
         receives=streaming.receives(cut, slice_),
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
+        stages=tuple(_stage(cut, slice_, stage) for stage in stages_of(cut, slice_)),
         arena_bytes=node.plan.arena_bytes,
         constant_bytes=node.source.constant_bytes,
     )
+
+
+def _stage(cut: Partition, slice_: NodeSlice, stage: Stage) -> m.NodeStage:
+    places = {op.name: place for place, op in enumerate(slice_.ops)}
+    return m.NodeStage(
+        file=stage_file(stage),
+        inputs=tuple(_stage_input(cut, slice_, operand) for operand in stage.inputs),
+        outputs=stage.outputs,
+        ops=tuple(places[op.name] for op in stage.ops),
+        buffers=tuple(op.output for op in stage.ops),
+    )
+
+
+def _stage_input(cut: Partition, slice_: NodeSlice, operand: Operand) -> m.StageInput:
+    buffer = slice_.buffers[operand.buffer]
+    own = min(len(buffer.own), len(operand.channels))
+    left = len(operand.channels) - own
+    halo: list[m.HaloPart] = []
+    for sender, channels in buffer.halo:
+        if taken := min(left, len(channels)):
+            halo.append(m.HaloPart(_exchange_of(cut, buffer.tensor), sender, taken))
+        left -= taken
+    return m.StageInput(operand.buffer, own, tuple(halo))
+
+
+def _exchange_of(cut: Partition, tensor: str) -> int:
+    return next(exchange.index for exchange in cut.exchanges if exchange.tensor == tensor)
 
 
 def _node_op(cut: Partition, node: NodeFirmware, place: int, step: int) -> m.NodeOp:

@@ -23,7 +23,7 @@ from disco_converter.order import partition_in_order
 from disco_converter.partition import partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
-from disco_converter.stages import stages_of
+from disco_converter.stages import stage_file, stages_of
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.tflite_writer import write_stage
 from disco_converter.trial import try_out
@@ -186,13 +186,13 @@ def _write(
     copy_firmware_sources([node.board for node in nodes], directory)
     for stage_files, node in zip(files, nodes, strict=True):
         folder = directory / f"node{node.slice_.node}"
-        _write_node(folder, stage_files, node.source)
+        (folder / "stages").mkdir(parents=True)
+        for file in stage_files:
+            (directory / stage_file(file.stage)).write_bytes(file.content)
+        _write_source(folder, node.source)
         write_node_project(node.board, node.slice_.node, len(nodes), folder)
 
 
-def _write_node(folder: Path, stage_files: tuple[SliceFile, ...], source: ModelSource) -> None:
-    (folder / "stages").mkdir(parents=True)
-    for file in stage_files:
-        (folder / "stages" / f"stage{file.stage.index:02d}.tflite").write_bytes(file.content)
+def _write_source(folder: Path, source: ModelSource) -> None:
     for name in ("disco_model.c", "disco_model.h", "disco_channels.h"):
         (folder / name).write_text(render(f"{name}.j2", source), encoding="utf-8")

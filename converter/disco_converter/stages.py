@@ -25,6 +25,11 @@ def stages_of(partition: Partition, slice_: NodeSlice) -> tuple[Stage, ...]:
     return tuple(_stage(partition, slice_, index) for index in indices)
 
 
+def stage_file(stage: Stage) -> str:
+    """Where the stage lies in the bundle."""
+    return f"node{stage.node}/stages/stage{stage.index:02d}.tflite"
+
+
 def is_internal(slice_: NodeSlice, produced: set[str], operand: Operand) -> bool:
     """Whether the operand is the own part of a buffer that this stage itself writes."""
     return operand.buffer in produced and len(operand.channels) <= len(slice_.buffers[operand.buffer].own)

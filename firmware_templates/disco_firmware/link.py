@@ -68,6 +68,8 @@ def _distance(start: int, end: int) -> int:
 class Link:
     """One end of a link: `self_address` here, `peer_address` there."""
 
+    max_payload = MAX_PAYLOAD
+
     def __init__(self, self_address: int, peer_address: int) -> None:
         self._self = self_address
         self._peer = peer_address

@@ -14,7 +14,7 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 REPLICATED = "replicated"
 
 
@@ -151,6 +151,43 @@ class NodeOutput:
 
 
 @dataclass(frozen=True)
+class HaloPart:
+    """Received channels at the end of a stage's input."""
+
+    exchange: int
+    sender: int
+    channels: int
+    """The first so many of the route's channels."""
+
+
+@dataclass(frozen=True)
+class StageInput:
+    """One input of a stage's .tflite file: per pixel own channels of a buffer, then the parts of the halo in order."""
+
+    buffer: str
+    """An output of an earlier stage, or the model's input."""
+    own: int
+    """The first so many of the node's own channels."""
+    halo: tuple[HaloPart, ...]
+
+
+@dataclass(frozen=True)
+class NodeStage:
+    """What a node computes without waiting in between, as one .tflite file."""
+
+    file: str
+    """In the bundle, with / between folders."""
+    inputs: tuple[StageInput, ...]
+    outputs: tuple[str, ...]
+    """Buffers (own channels) that a later stage, an exchange or the host reads. A buffer that is sent or that goes to
+    the host is called like its tensor."""
+    ops: tuple[int, ...]
+    """Places in the node's `ops`."""
+    buffers: tuple[str, ...]
+    """What each of these ops writes: the name of a tensor in the file."""
+
+
+@dataclass(frozen=True)
 class NodeProgram:
     """What one node runs, and what it takes."""
 
@@ -160,6 +197,8 @@ class NodeProgram:
     sends: tuple[NodeSend, ...]
     receives: tuple[NodeReceive, ...]
     outputs: tuple[NodeOutput, ...]
+    stages: tuple[NodeStage, ...]
+    """The same program for TFLite: run one after the other, what each writes being sent at its end."""
     arena_bytes: int
     constant_bytes: int
     """Weights, biases, requantisation tables and descriptors: the model's part of the flash."""

@@ -299,9 +299,9 @@ class _Fragment:
         return cls(index, offset, payload[cls.HEADER_BYTES :])
 
     @classmethod
-    def split(cls: type[_Part], index: int, stream: bytes) -> list[_Part]:
-        """The whole stream in messages as large as a frame takes."""
-        step = MAX_PAYLOAD - cls.HEADER_BYTES
+    def split(cls: type[_Part], index: int, stream: bytes, max_payload: int = MAX_PAYLOAD) -> list[_Part]:
+        """The whole stream in messages as large as a frame of the link takes."""
+        step = max_payload - cls.HEADER_BYTES
         return [cls(index, at, stream[at : at + step]) for at in range(0, len(stream), step)]
 
 

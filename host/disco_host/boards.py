@@ -6,6 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from disco_firmware.link import Link
+from disco_firmware.stream_link import StreamLink
 from disco_host.transport import Transport, open_port
 from disco_targets.errors import DiscoError
 
@@ -28,6 +30,8 @@ class NodeLine:
     """Where we started the board ourselves."""
     hint: str
     """What to look at when it does not answer."""
+    link: type[Link] | type[StreamLink] = Link
+    """What the node speaks on its line."""
 
 
 @contextlib.contextmanager

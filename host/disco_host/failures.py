@@ -10,7 +10,6 @@ from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from disco_firmware.manifest import Manifest
-    from disco_host.boards import NodeLine
     from disco_host.node_end import NodeEnd
 
 _UNITS = frozenset(unit.value for unit in protocol.Unit)
@@ -103,8 +102,9 @@ def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport)
     )
 
 
-def greeting_problem(manifest: Manifest, line: NodeLine, welcome: protocol.Welcome) -> str | None:
+def greeting_problem(manifest: Manifest, end: NodeEnd, welcome: protocol.Welcome) -> str | None:
     """What is wrong with a node at its place in the cluster; None when it fits."""
+    line = end.line
     program = manifest.programs[line.node]
     checks = [
         (
@@ -133,8 +133,8 @@ def greeting_problem(manifest: Manifest, line: NodeLine, welcome: protocol.Welco
             "is not little-endian, which no target of this version is: flash it with disco-flash",
         ),
         (
-            welcome.max_payload >= protocol.MAX_PAYLOAD,
-            f"takes payloads of {welcome.max_payload} bytes only, {protocol.MAX_PAYLOAD} are sent: "
+            welcome.max_payload >= end.link.max_payload,
+            f"takes payloads of {welcome.max_payload} bytes only, {end.link.max_payload} are sent: "
             "flash it with disco-flash",
         ),
         (

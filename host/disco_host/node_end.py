@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disco_firmware import protocol
-from disco_firmware.link import Link, Message
 
 if TYPE_CHECKING:
+    from disco_firmware.link import Message
     from disco_host.boards import NodeLine
 
 KEPT_BYTES = 16
@@ -20,7 +20,7 @@ class NodeEnd:
     def __init__(self, line: NodeLine, session: int) -> None:
         """A fresh link in the given session."""
         self.line = line
-        self.link = Link(protocol.ADDRESS_HOST, line.node)
+        self.link = line.link(protocol.ADDRESS_HOST, line.node)
         self.link.reset(session)
         self.awaited: str | None = None
         """What is still to come in the current step; None: nothing."""

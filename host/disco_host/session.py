@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from disco_firmware import protocol
 from disco_firmware.link import Message
 from disco_firmware.protocol import MessageError, Opcode
+from disco_firmware.stream_link import StreamError
 from disco_host.capture import Collector, InferenceCapture, NodeCapture
 from disco_host.failures import error_report, greeting_problem, lost_line, silence
 from disco_host.node_end import NodeEnd
@@ -130,7 +131,7 @@ class Session:
         start = self._clock()
         for end in self._ends:
             end.link.resume(start)
-            for part in protocol.InputPart.split(0, sample.tobytes()):
+            for part in protocol.InputPart.split(0, sample.tobytes(), end.link.max_payload):
                 end.link.send(Opcode.INPUT, part.pack())
         self._await_acknowledged("acknowledgement of the input")
         nodes, finished = self._run(inference, checksums)
@@ -239,7 +240,7 @@ class Session:
     def _read(self, end: NodeEnd) -> list[Message]:
         try:
             return end.read(self._clock())
-        except LineClosedError as error:
+        except (LineClosedError, StreamError) as error:
             raise lost_line(end, str(error)) from error
 
     def _write(self, end: NodeEnd, now: float) -> bool:
@@ -297,7 +298,7 @@ class Session:
                 "disco-flash"
             )
         welcome = protocol.Welcome.unpack(payload)
-        problem = greeting_problem(self._manifest, end.line, welcome)
+        problem = greeting_problem(self._manifest, end, welcome)
         if problem is not None:
             raise DiscoError(f"node {end.node} ({end.line.transport.name}) {problem}")
         return NodeFacts(
