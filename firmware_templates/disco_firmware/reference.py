@@ -1,8 +1,7 @@
 """The golden: TFLite's reference kernels (BUILTIN_REF), the same arithmetic as the C runtime's, bit for bit.
 
-The default interpreter is no golden: XNNPACK and the optimised kernels differ from the reference kernels by 1 from
-the first
-convolution on.
+XNNPACK (and TFLite's optimised kernels where it has none) differs from them by 1 from the first convolution on. It is
+the golden of nodes that compute with it, and of no others.
 """
 
 from __future__ import annotations
@@ -17,18 +16,30 @@ import numpy.typing as npt
 from disco_targets.errors import DiscoError
 
 Int8Array = npt.NDArray[np.int8]
+REFERENCE, XNNPACK = "reference", "xnnpack"
+MODES = (REFERENCE, XNNPACK)
+"""Which kernels compute."""
 
 
-class ReferenceModel:
-    """One .tflite file in TFLite's reference kernels. Inputs and outputs are int8, in the file's order."""
+class TfliteModel:
+    """One .tflite file in TFLite. Inputs and outputs are int8, in the file's order."""
 
-    def __init__(self, content: bytes, where: str = "model", *, observe: bool = False) -> None:
-        """observe: keep the output of every op, for `tensor`.
+    def __init__(
+        self, content: bytes, where: str = "model", *, mode: str = REFERENCE, threads: int = 1, observe: bool = False
+    ) -> None:
+        """Loads the file.
+
+        Args:
+            content: The file.
+            where: What it is called in messages.
+            mode: One of MODES.
+            threads: Of the kernels that can use several.
+            observe: Keep the output of every op, for `tensor`.
 
         Raises:
             DiscoError: TFLite does not take the file.
         """
-        self._interpreter = _interpreter(content, where)
+        self._interpreter = _interpreter(content, where, mode, threads)
         self._inputs = [int(detail["index"]) for detail in self._interpreter.get_input_details()]
         self._outputs = [int(detail["index"]) for detail in self._interpreter.get_output_details()]
         self._indices = {d["name"]: int(d["index"]) for d in self._interpreter.get_tensor_details()}
@@ -38,7 +49,7 @@ class ReferenceModel:
             # with experimental_preserve_all_tensors.
             written = [int(i) for op in self._interpreter._get_ops_details() for i in op["outputs"]]  # noqa: SLF001
             everything = dict.fromkeys([*self._outputs, *written])
-            self._interpreter = _interpreter(with_outputs(content, list(everything)), where)
+            self._interpreter = _interpreter(with_outputs(content, list(everything)), where, mode, threads)
 
     def run(self, inputs: Sequence[Int8Array]) -> list[Int8Array]:
         """Outputs for one inference; shapes with the batch of 1."""
@@ -46,6 +57,14 @@ class ReferenceModel:
             self._interpreter.set_tensor(index, value)
         self._interpreter.invoke()
         return [self._interpreter.get_tensor(index) for index in self._outputs]
+
+    def invoke(self) -> None:
+        """Computes the outputs from what the inputs hold."""
+        self._interpreter.invoke()
+
+    def input_view(self, place: int) -> Int8Array:
+        """Input `place` itself, to be written; valid until another view or tensor is read."""
+        return self._interpreter.tensor(self._inputs[place])()
 
     def tensor(self, index: int) -> Int8Array:
         """Activation `index` (as numbered in the file) of the last run; needs `observe`."""
@@ -55,6 +74,14 @@ class ReferenceModel:
     def tensor_index(self, name: str) -> int:
         """Index of the tensor called `name` (KeyError when there is none)."""
         return self._indices[name]
+
+
+class ReferenceModel(TfliteModel):
+    """One .tflite file in TFLite's reference kernels."""
+
+    def __init__(self, content: bytes, where: str = "model", *, observe: bool = False) -> None:
+        """As for TfliteModel."""
+        super().__init__(content, where, observe=observe)
 
 
 def with_outputs(content: bytes, outputs: Sequence[int]) -> bytes:
@@ -81,14 +108,15 @@ def _field(data: bytearray, table: int, number: int) -> int:
     return table + int(struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0])
 
 
-def _interpreter(content: bytes, where: str) -> Any:
+def _interpreter(content: bytes, where: str, mode: str, threads: int) -> Any:
     try:
         from tflite_runtime import interpreter as module
     except ImportError:
         from ai_edge_litert import interpreter as module
+    kinds = {REFERENCE: module.OpResolverType.BUILTIN_REF, XNNPACK: module.OpResolverType.AUTO}
     try:
         interpreter = module.Interpreter(
-            model_content=content, experimental_op_resolver_type=module.OpResolverType.BUILTIN_REF, num_threads=1
+            model_content=content, experimental_op_resolver_type=kinds[mode], num_threads=threads
         )
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:

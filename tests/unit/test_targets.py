@@ -18,10 +18,10 @@ EMULATED = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-
 
 
 def test_the_boards_are_known() -> None:
-    assert known_boards() == ("posix", *EMULATED)
+    assert known_boards() == ("linux", "posix", *EMULATED)
 
 
-@pytest.mark.parametrize("name", ["posix", *EMULATED])
+@pytest.mark.parametrize("name", ["linux", "posix", *EMULATED])
 def test_a_board_loads_and_is_frozen(name: str) -> None:
     board = load_board(name)
     assert (board.name, board.unit in {unit.label for unit in Unit}) == (name, True)
@@ -67,7 +67,7 @@ def test_posix_has_no_limits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("qemu-mps2-an368", "did you mean qemu-mps2-an386"), ("zzz", "Known boards: posix, qemu-mps2-an386")],
+    [("qemu-mps2-an368", "did you mean qemu-mps2-an386"), ("zzz", "Known boards: linux, posix, qemu-mps2-an386")],
 )
 def test_an_unknown_board_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(DiscoError, match="unknown board") as caught:
