@@ -48,6 +48,7 @@ class Opcode(enum.IntEnum):
     OPS = 0x31
     ROUTES = 0x32
     DONE = 0x33
+    STAGES = 0x34
     ERROR = 0x3F
     PEER_HELLO = 0x40
     CREDIT = 0x41
@@ -71,6 +72,7 @@ class Status(enum.IntEnum):
     ERR_PEER = 7
     ERR_UNSUPPORTED = 8
     ERR_PORT = 9
+    ERR_LINE = 10
 
 
 class Unit(enum.IntEnum):
@@ -273,6 +275,23 @@ class RouteRecord(_Fixed):
     layout = _struct("QQIII4x")
 
 
+@dataclass(frozen=True)
+class StageRecord(_Fixed):
+    """One stage of a run on a node that runs stages, in ticks of its unit: from `start` on it
+    waits for the halo, scatters it (own channels before the wait) into the stage's inputs, computes, gathers what is
+    sent and sends it, till `end`.
+    """
+
+    start: int
+    end: int
+    wait: int
+    scatter: int
+    compute: int
+    gather: int
+    send: int
+    layout = _struct("QQQQQQQ")
+
+
 _Part = TypeVar("_Part", bound="_Fragment")
 
 
@@ -390,3 +409,21 @@ class RouteRecords:
     def unpack(cls, payload: bytes) -> RouteRecords:
         """Reads a payload; `MessageError` when its size does not fit its count."""
         return cls(*_unpack_records(cls.__name__, RouteRecord, payload))
+
+
+@dataclass(frozen=True)
+class StageRecords:
+    """Node to host: the records of stages `first`, `first` + 1, ... of one inference."""
+
+    inference: int
+    first: int
+    records: tuple[StageRecord, ...]
+
+    def pack(self) -> bytes:
+        """The payload."""
+        return _pack_records(self.inference, self.first, self.records)
+
+    @classmethod
+    def unpack(cls, payload: bytes) -> StageRecords:
+        """Reads a payload; `MessageError` when its size does not fit its count."""
+        return cls(*_unpack_records(cls.__name__, StageRecord, payload))

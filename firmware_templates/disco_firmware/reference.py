@@ -63,8 +63,14 @@ class TfliteModel:
         self._interpreter.invoke()
 
     def input_view(self, place: int) -> Int8Array:
-        """Input `place` itself, to be written; valid until another view or tensor is read."""
-        return self._interpreter.tensor(self._inputs[place])()
+        """Input `place` itself, to be written. Nothing can be computed while it is held."""
+        view: Int8Array = self._interpreter.tensor(self._inputs[place])()
+        return view
+
+    def output_view(self, place: int) -> Int8Array:
+        """Output `place` of the last run itself. Nothing can be computed while it is held."""
+        view: Int8Array = self._interpreter.tensor(self._outputs[place])()
+        return view
 
     def tensor(self, index: int) -> Int8Array:
         """Activation `index` (as numbered in the file) of the last run; needs `observe`."""

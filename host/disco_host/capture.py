@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         OutputPart,
         RouteRecord,
         RouteRecords,
+        StageRecord,
+        StageRecords,
     )
 
 
@@ -32,6 +34,8 @@ class NodeCapture:
     routes: tuple[RouteRecord, ...]
     stack_used_bytes: int = 0
     """The most of its stack that was in use since the node started; 0 where unknown."""
+    stages: tuple[StageRecord, ...] = ()
+    """By stage of its program, where the node runs stages."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Collector:
     _outputs: list[bytearray] = field(default_factory=list)
     _ops: list[OpRecord] = field(default_factory=list)
     _routes: list[RouteRecord] = field(default_factory=list)
+    _stages: list[StageRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._outputs = [bytearray() for _ in self.program.outputs]
@@ -87,6 +92,11 @@ class Collector:
         self._in_step("route records", message.inference, message.first, len(self._routes))
         self._routes += message.records
 
+    def stages(self, message: StageRecords) -> None:
+        """Takes stage records."""
+        self._in_step("stage records", message.inference, message.first, len(self._stages))
+        self._stages += message.records
+
     def finish(self, message: Done) -> NodeCapture:
         """Takes DONE, the last message; everything must be there by then."""
         self._in_step("DONE", message.inference, 0, 0)
@@ -94,6 +104,8 @@ class Collector:
             self._complete(f"bytes of output {output}", len(stream), self._output_bytes(output))
         self._complete("op records", len(self._ops), len(self.program.ops))
         self._complete("route records", len(self._routes), len(self.program.sends))
+        if self._stages:
+            self._complete("stage records", len(self._stages), len(self.program.stages))
         for send, route in zip(self.program.sends, self._routes, strict=True):
             what = f"bytes to node {send.receiver} in exchange {send.exchange}"
             self._complete(what, route.payload_bytes, send.bytes)
@@ -105,6 +117,7 @@ class Collector:
             tuple(self._ops),
             tuple(self._routes),
             message.stack_used_bytes,
+            tuple(self._stages),
         )
 
     def _output_bytes(self, output: int) -> int:

@@ -22,12 +22,14 @@ _MEANINGS = {
     Status.ERR_PEER: "the peer is not the node that this line should lead to",
     Status.ERR_UNSUPPORTED: "the model names an operator that its runtime lacks",
     Status.ERR_PORT: "its port layer failed",
+    Status.ERR_LINE: "the line to its peer broke",
 }
 _ADVICE = {
     Status.ERR_TIMEOUT: "check that peer and the line to it, or allow more with --deadline",
     Status.ERR_VERSION: "flash all nodes again with disco-flash",
     Status.ERR_BUNDLE: "flash all nodes again with disco-flash",
     Status.ERR_PEER: "check which board is wired to which",
+    Status.ERR_LINE: "see what became of that peer",
 }
 
 

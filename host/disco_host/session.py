@@ -135,7 +135,7 @@ class Session:
                 end.link.send(Opcode.INPUT, part.pack())
         self._await_acknowledged("acknowledgement of the input")
         nodes, finished = self._run(inference, checksums)
-        self._flush()
+        self._flush()  # the last acknowledgements, so that nobody sends again while the host computes
         return InferenceCapture(inference, input_index, finished - start, nodes)
 
     def _run(self, inference: int, checksums: bool) -> tuple[tuple[NodeCapture, ...], float]:
@@ -152,6 +152,8 @@ class Session:
                 collector.ops(protocol.OpRecords.unpack(message.payload))
             elif message.opcode == Opcode.ROUTES:
                 collector.routes(protocol.RouteRecords.unpack(message.payload))
+            elif message.opcode == Opcode.STAGES:
+                collector.stages(protocol.StageRecords.unpack(message.payload))
             else:
                 self._expect(end, message, Opcode.DONE)
                 captures[end.node] = collector.finish(protocol.Done.unpack(message.payload))
@@ -204,6 +206,7 @@ class Session:
         def refuse(end: NodeEnd, message: Message) -> None:
             self._expect(end, message, None)
 
+        self._flush()  # a link without acknowledgements is idle from here on
         start = self._clock()
         sent = {end.node: (end.link.statistics.frames_sent, start) for end in self._ends}
         while waiting := [end for end in self._ends if not end.link.idle]:
@@ -250,7 +253,7 @@ class Session:
             raise lost_line(end, str(error)) from error
 
     def _flush(self) -> None:
-        """Acknowledges what came last, so that nobody sends again while the host computes."""
+        """Writes what the links have and the lines take."""
         for end in self._ends:
             self._write(end, self._clock())
 

@@ -36,6 +36,8 @@ typedef enum {
     DISCO_MSG_OPS = 0x31, /* u32 inference, u16 first op, u16 count, then count records of DISCO_OP_RECORD_BYTES */
     DISCO_MSG_ROUTES =
         0x32, /* u32 inference, u16 first route, u16 count, then count records of DISCO_ROUTE_RECORD_BYTES */
+    DISCO_MSG_STAGES =
+        0x34, /* Linux nodes only: u32 inference, u16 first stage, u16 count, then count records (StageRecord in protocol.py) */
     DISCO_MSG_DONE =
         0x33, /* u32 inference, u32 most bytes of stack in use so far (0: unknown), u64 ticks at start, u64 ticks at end: sent last */
     DISCO_MSG_ERROR =

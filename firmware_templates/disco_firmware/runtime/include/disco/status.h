@@ -17,7 +17,8 @@ typedef enum {
     DISCO_ERR_BUNDLE = 6,      /* the peer was built from another bundle */
     DISCO_ERR_PEER = 7,        /* the peer is not the node that this line should lead to */
     DISCO_ERR_UNSUPPORTED = 8, /* the model names an operator that this runtime lacks */
-    DISCO_ERR_PORT = 9         /* the board's port layer failed */
+    DISCO_ERR_PORT = 9,        /* the board's port layer failed */
+    DISCO_ERR_LINE = 10        /* the line to the peer broke */
 } disco_status_t;
 
 #if defined(__GNUC__) || defined(__clang__)
