@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from disco_firmware.reference import MODES, REFERENCE
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
-from disco_host.node.messages import ENGINES, MODES, NATIVE, REFERENCE
+from disco_host.node.messages import ENGINES, NATIVE
 from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 

@@ -24,8 +24,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from disco_firmware.reference import MODES
 from disco_host.node.address import SCHEME, parse_endpoint
-from disco_host.node.messages import ENGINES, MODES
+from disco_host.node.messages import ENGINES
 from disco_targets.board import load_board
 from disco_targets.errors import DiscoError, UsageError
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from disco_firmware.reference import REFERENCE
 from disco_host.lines import PeerLine, direct_line
-from disco_host.node.messages import NATIVE, REFERENCE
+from disco_host.node.messages import NATIVE
 
 EMULATED = "emulated"
 POSIX = "posix"

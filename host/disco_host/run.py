@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
+from disco_firmware.reference import REFERENCE, XNNPACK
 from disco_host.boards_open import open_boards
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
@@ -16,6 +17,7 @@ from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, LINUX, PO
 from disco_host.estimate import check_units
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
+from disco_host.node.messages import NATIVE, TFLITE
 from disco_host.projection import Projected, project
 from disco_host.projection_file import load_projection
 from disco_host.remote.clocks import NodeClock, node_clock
@@ -105,7 +107,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     labels = load_labels(config.labels, len(samples), classes) if config.labels is not None else None
     samples = samples[: config.limit]
     _check_amount(config, len(samples))
-    golden = Golden(bundle, keep_tensors=config.check_tensors)
+    golden = Golden(bundle, keep_tensors=config.check_tensors, mode=_kernels(config, cluster))
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
     with (
@@ -174,6 +176,19 @@ def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | Non
             "write one [[node]] table for each"
         )
     return cluster
+
+
+def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
+    """Which kernels the nodes compute with: those of the golden."""
+    if config.boards == LINUX:
+        modes = {(config.engine, config.mode)}
+    else:
+        modes = {(node.engine or config.engine, node.mode or config.mode) for node in cluster or () if node.is_linux}
+        modes |= {(NATIVE, REFERENCE) for node in cluster or () if not node.is_linux}
+    kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
+    if len(kernels) > 1:
+        raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
+    return kernels.pop() if kernels else REFERENCE
 
 
 def schedule(inputs: int, repeat: int, warmup: int) -> list[int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from disco_firmware.reference import REFERENCE
 from disco_host.node import auth, frames
 from disco_host.node.address import Endpoint, is_loopback, parse_endpoint
 from disco_host.node.agent import Agent, AgentConfig
@@ -102,7 +103,7 @@ def _proven(door: Door) -> socket.socket:
 
 def _request(content: bytes = b"int x;", **changes: object) -> Prepare:
     part = Part("disco_model.c", len(content), hashlib.sha256(content).hexdigest())
-    request = Prepare("0" * 32, 0, 1, NATIVE, "", (part,))
+    request = Prepare("0" * 32, 0, 1, NATIVE, REFERENCE, (part,))
     return replace(request, **changes)  # type: ignore[arg-type]
 
 
@@ -331,6 +332,7 @@ def test_a_peer_that_cannot_be_reached_is_named(door: Door) -> None:
     "changes",
     [
         {"engine": "shell"},
+        {"mode": "--help"},
         {"bundle": "0" * 31 + "/"},
         {"node": 1},
         {"node": -1},

@@ -14,12 +14,15 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
 from disco_targets.errors import DiscoError
 
 MOST_PARTS = 1000
 MOST_BYTES = 512 * 1024 * 1024
 """Of one slice."""
+PART_NAME = "stage{}.tflite"
+"""Of stage k of a node, for tflite."""
 KEPT = 32
 """Slices; the one that was not used for the longest time goes first."""
 _NAMES = {
@@ -46,6 +49,8 @@ def check_request(request: Prepare) -> None:
     names = _NAMES.get(request.engine)
     if names is None:
         raise DiscoError(f"engine {request.engine!r} is unknown here, known: {', '.join(sorted(_NAMES))}")
+    if request.mode not in MODES:
+        raise DiscoError(f"kernels {request.mode!r} are unknown here, known: {', '.join(MODES)}")
     if not _BUNDLE_ID.fullmatch(request.bundle):
         raise DiscoError("the bundle's id is not 32 hexadecimal digits")
     if not 0 <= request.node < request.nodes <= _MOST_NODES:

@@ -21,10 +21,11 @@ from disco_host.node import probe
 from disco_host.node.address import parse_endpoint
 from disco_host.node.cache import Slice, check_request
 from disco_host.node.calls import Keys, RefusedError, call
-from disco_host.node.engines import Builder, Engine, native_engine
+from disco_host.node.engines import Builder, Engine, native_engine, tflite_engine
 from disco_host.node.frames import BYTES_KIND, Frame, FrameError, message_of, pack_message, read_frames
 from disco_host.node.messages import (
     BEAT_S,
+    HALTED,
     LINE,
     NATIVE,
     PEER,
@@ -249,7 +250,11 @@ class Job:
         with self._changed:
             if self.over:
                 return
-            self._engine = native_engine(slice_.folder, slice_.request.node, folder / "engine.log", host, self._peers)
+            asked, log = slice_.request, folder / "engine.log"
+            if asked.engine == NATIVE:
+                self._engine = native_engine(slice_.folder, asked.node, log, host, self._peers)
+            else:
+                self._engine = tflite_engine(slice_.folder, asked.node, asked.mode, log, host, self._peers)
             # The engine's copies are the only ones left: its end is seen on the lines, whatever becomes of us.
             for line in (host, *self._peers.values()):
                 line.close()
@@ -301,5 +306,6 @@ class Job:
     def _report(self, engine: Engine | None) -> Beat:
         doing, since = self._doing
         if engine is not None and engine.stopped():
-            doing = "is halted"
-        return Beat(doing, time.monotonic() - since)
+            return Beat(HALTED, time.monotonic() - since)
+        said = engine.said() if engine is not None else None
+        return said or Beat(doing, time.monotonic() - since)

@@ -9,8 +9,8 @@ CONTROL, LINE, PEER, PROBE = "control", "line", "peer", "probe"
 """What a connection is for."""
 NATIVE, TFLITE = "native", "tflite"
 ENGINES = (TFLITE, NATIVE)
-XNNPACK, REFERENCE = "xnnpack", "reference"
-MODES = (XNNPACK, REFERENCE)
+HALTED = "is halted"
+"""What a node does whose engine was stopped by a signal."""
 BEAT_S = 0.25
 """How often an agent says what its node does."""
 

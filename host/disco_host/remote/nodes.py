@@ -9,12 +9,14 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from disco_firmware.link import Link
+from disco_firmware.stream_link import StreamLink
 from disco_host.boards import NodeLine
 from disco_host.cluster import LINUX, ClusterNode
 from disco_host.node.address import Endpoint, is_loopback, parse_endpoint
 from disco_host.node.auth import load_token, own_token
 from disco_host.node.calls import Keys, call
-from disco_host.node.messages import CONTROL, LINE, NATIVE, PEER, Address, Start, Started
+from disco_host.node.messages import CONTROL, LINE, NATIVE, PEER, TFLITE, Address, Start, Started
 from disco_host.node.pump import Pump
 from disco_host.node.tls import calling_context
 from disco_host.remote.slices import send_slice
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from disco_firmware.bundle import Bundle
 
+_LINKS: dict[str, type[Link] | type[StreamLink]] = {NATIVE: Link, TFLITE: StreamLink}
 HINT = "look at what its disco-node printed (journalctl -u disco-node)"
 
 
@@ -89,7 +92,7 @@ def open_linux(
         for node in nodes:
             transport = from_socket(node.name, _call(node, LINE, job))
             stack.callback(transport.close)
-            lines.append(NodeLine(node.node, LINUX, transport, None, HINT))
+            lines.append(NodeLine(node.node, LINUX, transport, None, HINT, _LINKS[node.engine]))
         for (board, peer), board_end in relayed.items():
             far_end = _call(next(node for node in nodes if node.node == peer), PEER, job, board)
             stack.callback(Pump(board_end, far_end).close)

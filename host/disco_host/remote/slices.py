@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from disco_firmware.bundle import MANIFEST_NAME
 from disco_host.firmware import check_hosted
+from disco_host.node.cache import PART_NAME
 from disco_host.node.frames import MAX_BYTES
 from disco_host.node.messages import NATIVE, Need, Part, Prepare, Prepared
 
@@ -36,7 +37,9 @@ def slice_of(bundle: Bundle, node: int, engine: str) -> tuple[PartFile, ...]:
     if engine == NATIVE:
         check_hosted(bundle, (node,))
         return tuple(_part(bundle.path / f"node{node}" / name, name) for name in _NATIVE_PARTS)
-    return (_part(bundle.path / MANIFEST_NAME, MANIFEST_NAME),)
+    stages = bundle.manifest.programs[node].stages
+    files = [_part(bundle.path / stage.file, PART_NAME.format(place)) for place, stage in enumerate(stages)]
+    return (_part(bundle.path / MANIFEST_NAME, MANIFEST_NAME), *files)
 
 
 def _part(path: Path, name: str) -> PartFile:

@@ -15,7 +15,7 @@ import time
 from typing import Any, TypeVar
 
 from disco_host.node.frames import FrameError, FrameReader, message_of, pack_bytes, pack_message
-from disco_host.node.messages import Beat, Need, Ping, Pong, Prepared, Probed, Refusal, Started, kinds
+from disco_host.node.messages import HALTED, Beat, Need, Ping, Pong, Prepared, Probed, Refusal, Started, kinds
 from disco_host.remote.clocks import ClockSample, sample
 from disco_targets.errors import DiscoError
 
@@ -219,7 +219,7 @@ class Watch:
     def _take(self, agent: _Agent, message: Any, now_ns: int) -> None:
         if isinstance(message, Beat):
             agent.beat = message
-            if message.doing == "is halted":
+            if message.doing == HALTED:
                 self._fail(agent, f"hangs: its engine was halted ({message.seconds:.1f} s after it began)")
             else:
                 self._say_alive(agent)
