@@ -73,6 +73,8 @@ def open_linux(
         DiscoError: An agent cannot be reached, is busy, refuses the token or the slice, or cannot reach a peer.
     """
     nodes = [_checked(node, defaults) for node in cluster if node.is_linux]
+    if len({node.engine for node in nodes}) > 1:
+        raise DiscoError("nodes with tflite and with native do not understand each other: take one engine for all")
     relayed = relayed or {}
     if relayed and any(node.engine != NATIVE for node in nodes):
         raise DiscoError(
