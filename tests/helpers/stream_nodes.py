@@ -40,8 +40,7 @@ def engine_nodes(bundle: Bundle, mode: str) -> Iterator[tuple[tuple[NodeLine, ..
     """The host's lines to all nodes of a bundle, and the nodes; all have ended at the end."""
     nodes: list[EngineNode] = []
     with wire(bundle.manifest.nodes) as wiring:
-        for place in range(bundle.manifest.nodes):
-            nodes.append(_start(bundle, place, mode, wiring.node_ends[place]))
+        nodes += [_start(bundle, place, mode, wiring.node_ends[place]) for place in range(bundle.manifest.nodes)]
         lines = tuple(
             NodeLine(place, BOARD, from_socket(f"node {place}", end), None, "look at its thread", StreamLink)
             for place, end in enumerate(wiring.host_ends)
