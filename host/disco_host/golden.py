@@ -1,4 +1,4 @@
-"""The golden: the whole int8 model in TFLite's reference kernels, on this PC."""
+"""The golden: the whole int8 model in TFLite's reference kernels, or in XNNPACK for nodes that use it, on this PC."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.reference import ReferenceModel
+from disco_firmware.reference import REFERENCE, TfliteModel
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -21,15 +21,17 @@ Int8Array = npt.NDArray[np.int8]
 class Golden:
     """Runs reference.tflite."""
 
-    def __init__(self, bundle: Bundle, *, keep_tensors: bool = False) -> None:
-        """Loads the model; `keep_tensors` makes `checksum` possible.
+    def __init__(self, bundle: Bundle, *, keep_tensors: bool = False, mode: str = REFERENCE) -> None:
+        """Loads the model; `keep_tensors` makes `checksum` possible; `mode` is that of the nodes (reference.MODES).
 
         Raises:
             DiscoError: TFLite does not take the file, or answers differently from what made the bundle.
         """
         self._manifest: Manifest = bundle.manifest
-        self._model = ReferenceModel(bundle.reference.read_bytes(), str(bundle.reference), observe=keep_tensors)
-        self._check(bundle)
+        content = bundle.reference.read_bytes()
+        self._model = TfliteModel(content, str(bundle.reference), mode=mode, observe=keep_tensors)
+        if mode == REFERENCE:  # the bundle has no answers of other kernels
+            self._check(bundle)
 
     def run(self, sample: Int8Array) -> tuple[Int8Array, ...]:
         """The model's outputs for one input [1, ...] or [...], in the order of the manifest."""

@@ -28,10 +28,10 @@ class EngineNode:
     thread: threading.Thread
     failure: DiscoError | None = None
 
-    def cut(self) -> None:
-        """Breaks all its lines at once, as when the machine loses power."""
-        for line in self.sockets.values():
-            with contextlib.suppress(OSError):
+    def cut_peers(self) -> None:
+        """Breaks its lines to all peers."""
+        for link, line in self.sockets.items():
+            if link > 0:
                 line.shutdown(socket.SHUT_RDWR)
 
 
