@@ -61,7 +61,7 @@ def test_every_op_equals_the_whole_model_in_the_same_kernels(make_bundle: Bundle
         program = bundle.manifest.programs[node.node]
         assert len(node.stages) == len(program.stages)
         for stage in node.stages:
-            parts = stage.wait + stage.scatter + stage.compute + stage.gather + stage.send
+            parts = stage.prepare + stage.wait + stage.scatter + stage.compute + stage.gather + stage.send
             assert 0 < stage.compute <= parts <= stage.end - stage.start
         assert node.start <= node.stages[0].start <= node.stages[-1].end <= node.end
         assert sum(op.compute for op in node.ops) == sum(stage.compute for stage in node.stages)

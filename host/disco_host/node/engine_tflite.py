@@ -231,11 +231,13 @@ class Engine:
             sending += sent - gathered
             account.routes[gather.place] = protocol.RouteRecord(began, sent, gather.stream.size, frames, 0)
         end = clock()
-        wait, scatter, compute = waited - before, before - start + scattered - waited, computed - scattered
-        account.stages.append(protocol.StageRecord(start, end, wait, scatter, compute, gathering, sending))
+        prepare, wait, scatter, compute = before - start, waited - before, scattered - waited, computed - scattered
+        account.stages.append(protocol.StageRecord(start, end, prepare, wait, scatter, compute, gathering, sending))
         for op in stage.info.ops:
             account.ops[op] = protocol.OpRecord(start, start, 0, 0, 0, 0)
-        account.ops[stage.main_op] = protocol.OpRecord(start, end, compute, wait, gathering + sending + scatter, 0)
+        account.ops[stage.main_op] = protocol.OpRecord(
+            start, end, compute, wait, prepare + scatter + gathering + sending, 0
+        )
 
     def _add_checksums(self, account: _Account) -> None:
         for stage in self._program.stages:
