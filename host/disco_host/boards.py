@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from disco_firmware.link import Link
 from disco_firmware.stream_link import StreamLink
+from disco_host.cluster import EMULATED_PORT
 from disco_host.transport import Transport, open_port
 from disco_targets.errors import DiscoError
 
@@ -44,6 +45,11 @@ def open_cluster(nodes: Sequence[ClusterNode]) -> Iterator[tuple[NodeLine, ...]]
     with contextlib.ExitStack() as stack:
         lines = []
         for node in nodes:
+            if node.port == EMULATED_PORT:
+                raise DiscoError(
+                    f'node {node.node}: port = "{EMULATED_PORT}" is for a network with Linux nodes; else run with '
+                    "--boards emulated"
+                )
             try:
                 transport = open_port(node.port, node.baud)
             except DiscoError as error:

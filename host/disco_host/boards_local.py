@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 from disco_host.boards import NodeLine
 from disco_host.estimate import estimate_arguments
-from disco_host.lines import PeerLine, Wiring, direct_line, wire
+from disco_host.lines import PeerLine, Wiring, direct_line, link_number, wire
 from disco_host.processes import ChildProcess, missing_program, stop_all
 from disco_host.transport import from_socket
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import socket
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from disco_targets.board import Board
 
 POSIX_BOARD = "posix"
 
 
-def check_emulators(boards: Sequence[Board]) -> None:
-    """Can all of them be emulated here, and wired to each other?
+def check_emulators(boards: Sequence[Board], nodes: int | None = None) -> None:
+    """Can all of them be emulated here, and wired to each other (and to the rest of `nodes` nodes)?
 
     Raises:
         DiscoError: A board is not an emulated one, lacks serial ports, or QEMU is not installed.
@@ -36,9 +37,10 @@ def check_emulators(boards: Sequence[Board]) -> None:
                 f"node {node} was exported for {board.name}, which is not emulated: export it for a qemu- target, or "
                 "run with --boards posix or a cluster file"
             )
-        if board.max_nodes is not None and len(boards) > board.max_nodes:
+        if board.max_nodes is not None and (nodes or len(boards)) > board.max_nodes:
             raise DiscoError(
-                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has {len(boards)} "
+                f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has "
+                f"{nodes or len(boards)} "
                 "nodes: export it for fewer nodes"
             )
         if shutil.which(emulator.program) is None:
@@ -100,7 +102,28 @@ def start_emulated(
             return emulator_command(boards[node], images[node], descriptors) + estimate[node]
 
         names = [board.name for board in boards]
-        yield stack.enter_context(_start(names, command, peer_line, logs))
+        yield stack.enter_context(_start(names, command, peer_line, logs))[0]
+
+
+@contextlib.contextmanager
+def start_emulated_among(
+    boards: Mapping[int, Board], images: Mapping[int, Path], nodes: int, *, logs: Path | None = None
+) -> Iterator[tuple[tuple[NodeLine, ...], dict[tuple[int, int], socket.socket]]]:
+    """Starts emulators for some of `nodes` nodes, wired to each other and to us; else as `start_emulated`.
+
+    Returns:
+        Their lines, and for each (board, other node) our end of the board's line to that node.
+    """
+    check_emulators([boards[node] for node in sorted(boards)], nodes)
+
+    def command(node: int, descriptors: dict[int, int]) -> list[str]:
+        return emulator_command(boards[node], images[node], descriptors)
+
+    names = [boards[node].name if node in boards else None for node in range(nodes)]
+    with _start(names, command, direct_line, logs) as (lines, wiring):
+        others = [node for node in range(nodes) if node not in boards]
+        relayed = {(b, node): wiring.node_ends[node][link_number(node, b)] for b in boards for node in others}
+        yield lines, relayed
 
 
 @contextlib.contextmanager
@@ -112,24 +135,28 @@ def start_posix(
     def command(node: int, descriptors: dict[int, int]) -> list[str]:
         return posix_command(node, images[node], descriptors)
 
-    with _start([POSIX_BOARD] * len(images), command, peer_line, logs) as lines:
+    with _start([POSIX_BOARD] * len(images), command, peer_line, logs) as (lines, _):
         yield lines
 
 
 @contextlib.contextmanager
 def _start(
-    names: Sequence[str],
+    names: Sequence[str | None],
     command: Callable[[int, dict[int, int]], list[str]],
     peer_line: PeerLine,
     logs: Path | None,
-) -> Iterator[tuple[NodeLine, ...]]:
+) -> Iterator[tuple[tuple[NodeLine, ...], Wiring]]:
+    """Starts the nodes that have a name."""
     children: list[ChildProcess] = []
+    lines = []
     with _log_folder(logs) as folder, wire(len(names), peer_line) as wiring:
         try:
-            for node in range(len(names)):
-                child = _spawn(node, command, wiring, folder)
-                children.append(child)  # at once: if the next one fails, this one must be ended
-            yield tuple(_line(node, name, wiring, children[node]) for node, name in enumerate(names))
+            for node, name in enumerate(names):
+                if name is not None:
+                    child = _spawn(node, command, wiring, folder)
+                    children.append(child)  # at once: if the next one fails, this one must be ended
+                    lines.append(_line(node, name, wiring, child))
+            yield tuple(lines), wiring
         finally:
             stop_all(children)
 

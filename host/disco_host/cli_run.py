@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, POSIX, RunConfig
+from disco_firmware.reference import MODES, REFERENCE
+from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
+from disco_host.node.messages import ENGINES, NATIVE
 from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 
@@ -53,6 +55,9 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         logs=options.keep_logs,
         project=options.project,
         count=options.count,
+        engine=options.engine,
+        mode=options.mode,
+        exchange_deadline_s=options.exchange_deadline,
     )
     if options.json is not None and options.json == options.trace:
         raise UsageError("--json and --trace name the same file: give each its own")
@@ -83,8 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("bundle", type=Path, metavar="BUNDLE", help="folder that disco-export wrote")
-    boards = f"{EMULATED} (QEMU), {POSIX} (processes on this PC) or a cluster file"
-    add("--boards", required=True, metavar="emulated|posix|FILE.toml", help=boards)
+    boards = (
+        f"{EMULATED} (QEMU), {POSIX} (processes on this PC), {LINUX} (agents on this PC, over TCP) or a cluster file"
+    )
+    add("--boards", required=True, metavar="emulated|posix|linux|FILE.toml", help=boards)
     inputs = "[n,h,w,c], float32 or int8, channels last; default: the bundle's self-check inputs"
     add("--inputs", type=Path, metavar="FILE.npy", help=inputs)
     add("--labels", type=Path, metavar="FILE.npy", help="the right class of each input: accuracy")
@@ -98,6 +105,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--count", choices=(INSTRUCTIONS, CYCLES_ESTIMATE), default=INSTRUCTIONS, help=count)
     deadline = f"of every single wait (default {DEFAULT_DEADLINE_S:g})"
     add("--deadline", type=float, default=DEFAULT_DEADLINE_S, metavar="SECONDS", help=deadline)
+    exchange = (
+        "of the nodes' waits for each other (default: 1.5 between Linux nodes, else as --deadline); more for slow links"
+    )
+    add("--exchange-deadline", type=float, metavar="SECONDS", help=exchange)
+    engine = (
+        "what Linux nodes run the network with, where the cluster file does not say (default native: C, built there)"
+    )
+    add("--engine", choices=ENGINES, default=NATIVE, help=engine)
+    mode = "kernels of tflite; only reference equals the golden bit for bit (default reference)"
+    add("--mode", choices=MODES, default=REFERENCE, help=mode)
     add("--json", type=Path, metavar="FILE", help="write all figures")
     add(
         "--trace",

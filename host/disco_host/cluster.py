@@ -5,7 +5,17 @@
     port = "/dev/ttyACM0"        # or any pyserial URL, e.g. "socket://192.168.1.7:4000"
     baud = 921600                # optional, ignored by sockets
 
-The nodes are numbered in the order of the file.
+    [[node]]
+    board = "linux"
+    port = "disco://192.168.1.7:7450"   # where disco-node listens
+    token_file = "token"         # relative to this file; optional on this machine
+    engine = "native"            # or "tflite"; default: what disco-run is told
+    mode = "reference"           # tflite only: its kernels, "xnnpack" or "reference"
+    tls_ca = "ca.pem"            # optional: TLS, and who signed the agents' certificates
+    peer_address = "10.0.0.7:7450"   # optional: where the other nodes reach it, if elsewhere
+
+The nodes are numbered in the order of the file. A board with `port = "emulated"` is started by disco-run, which
+carries the bytes between it and Linux nodes.
 """
 
 from __future__ import annotations
@@ -14,8 +24,11 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from disco_firmware.reference import MODES
+from disco_host.node.address import SCHEME, parse_endpoint
+from disco_host.node.messages import ENGINES
 from disco_targets.board import load_board
-from disco_targets.errors import DiscoError
+from disco_targets.errors import DiscoError, UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +39,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_BAUD = 115_200
-_KEYS = {"board", "port", "baud"}
+LINUX = "linux"
+EMULATED_PORT = "emulated"
+_BOARD_KEYS = {"board", "port", "baud"}
+_LINUX_KEYS = {"board", "port", "token_file", "engine", "mode", "tls_ca", "peer_address"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +52,22 @@ class ClusterNode:
     node: int
     board: str
     port: str
-    """Device, pyserial URL or unix:PATH."""
-    baud: int
+    """Device, pyserial URL or unix:PATH; of a Linux node disco://HOST:PORT; EMULATED_PORT: disco-run starts it."""
+    baud: int = DEFAULT_BAUD
+    token_file: Path | None = None
+    """Linux nodes: the secret of its agent; None: this user's own."""
+    engine: str | None = None
+    """Linux nodes: of `disco_host.node.messages.ENGINES`; None: that of the run."""
+    mode: str | None = None
+    """Linux nodes, tflite: of MODES; None: that of the run."""
+    tls_ca: Path | None = None
+    peer_address: str | None = None
+    """Where the other nodes reach a Linux node; None: as we do."""
+
+    @property
+    def is_linux(self) -> bool:
+        """Whether an agent runs it."""
+        return self.board == LINUX
 
 
 def load_cluster(path: Path) -> tuple[ClusterNode, ...]:
@@ -59,24 +89,53 @@ def load_cluster(path: Path) -> tuple[ClusterNode, ...]:
         raise DiscoError(f"{path}: unknown key {unknown[0]!r}; only [[node]] tables are known")
     if not isinstance(tables, list) or not tables:
         raise DiscoError(f"{path}: no [[node]] tables; write one per node with board and port")
-    nodes = tuple(_node(index, table, f"{path}: node {index}") for index, table in enumerate(tables))
+    nodes = tuple(_node(index, table, f"{path}: node {index}", path.parent) for index, table in enumerate(tables))
     _check_ports(nodes, path)
     return nodes
 
 
-def _node(index: int, table: Any, where: str) -> ClusterNode:
+def _node(index: int, table: Any, where: str, folder: Path) -> ClusterNode:
     if not isinstance(table, dict):
         raise DiscoError(f"{where}: expected a [[node]] table with board and port")
-    unknown = sorted(set(table) - _KEYS)
+    is_linux = table.get("board") == LINUX
+    known = _LINUX_KEYS if is_linux else _BOARD_KEYS
+    unknown = sorted(set(table) - known)
     if unknown:
-        raise DiscoError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
+        raise DiscoError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
     board = _text(table, "board", where)
     port = _text(table, "port", where)
+    load_board(board)
+    if is_linux:
+        return _linux_node(index, table, where, folder)
     baud = table.get("baud", DEFAULT_BAUD)
     if not isinstance(baud, int) or isinstance(baud, bool) or baud <= 0:
         raise DiscoError(f"{where}: baud is {baud!r}, it must be a positive whole number")
-    load_board(board)
     return ClusterNode(index, board, port, baud)
+
+
+def _linux_node(index: int, table: dict[str, Any], where: str, folder: Path) -> ClusterNode:
+    texts = {key: _text(table, key, where) for key in table}
+    for key, choices in (("engine", ENGINES), ("mode", MODES)):
+        if texts.get(key, choices[0]) not in choices:
+            raise DiscoError(f"{where}: {key} is {texts[key]!r}, it must be one of {', '.join(choices)}")
+    if not texts["port"].startswith(SCHEME):
+        raise DiscoError(f"{where}: port is {texts['port']!r}, that of a Linux node is {SCHEME}HOST:PORT")
+    try:
+        endpoint = parse_endpoint(texts["port"])
+        if "peer_address" in texts:
+            parse_endpoint(texts["peer_address"])
+    except UsageError as error:
+        raise DiscoError(f"{where}: {error}") from error
+    return ClusterNode(
+        index,
+        LINUX,
+        f"{SCHEME}{endpoint}",
+        token_file=folder / texts["token_file"] if "token_file" in texts else None,
+        engine=texts.get("engine"),
+        mode=texts.get("mode"),
+        tls_ca=folder / texts["tls_ca"] if "tls_ca" in texts else None,
+        peer_address=texts.get("peer_address"),
+    )
 
 
 def _text(table: dict[str, Any], key: str, where: str) -> str:
@@ -89,6 +148,8 @@ def _text(table: dict[str, Any], key: str, where: str) -> str:
 def _check_ports(nodes: tuple[ClusterNode, ...], path: Path) -> None:
     seen: dict[str, int] = {}
     for node in nodes:
+        if node.port == EMULATED_PORT:
+            continue
         if node.port in seen:
             raise DiscoError(
                 f"{path}: nodes {seen[node.port]} and {node.node} name the same port {node.port}: "

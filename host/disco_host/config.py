@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from disco_firmware.reference import REFERENCE
 from disco_host.lines import PeerLine, direct_line
+from disco_host.node.messages import NATIVE
 
 EMULATED = "emulated"
 POSIX = "posix"
+LINUX = "linux"
 DEFAULT_DEADLINE_S = 30.0
+DEFAULT_EXCHANGE_DEADLINE_S = 1.5
+"""Of Linux nodes' waits for each other, where there are no other boards."""
 INSTRUCTIONS = "instructions"
 CYCLES_ESTIMATE = "cycles-estimate"
 
@@ -20,7 +25,7 @@ class RunConfig:
 
     bundle: Path
     boards: str
-    """"emulated", "posix" or the path of a cluster file."""
+    """"emulated", "posix", "linux" (agents that are started here) or the path of a cluster file."""
     inputs: Path | None = None
     """.npy, float32 or int8, channels last; None: the bundle's own self-check inputs."""
     labels: Path | None = None
@@ -43,5 +48,11 @@ class RunConfig:
     """Boards and links as numbers: the run's counts are projected onto them."""
     count: str = INSTRUCTIONS
     """Of emulated boards: INSTRUCTIONS or CYCLES_ESTIMATE."""
+    engine: str = NATIVE
+    """Of Linux nodes, where the cluster file does not say: NATIVE or TFLITE."""
+    mode: str = REFERENCE
+    """Which kernels tflite takes: REFERENCE or XNNPACK."""
+    exchange_deadline_s: float | None = None
+    """Of the nodes' waits for each other; None: DEFAULT_EXCHANGE_DEADLINE_S between Linux nodes, else `deadline_s`."""
     sanitize: bool = False
     """posix only: build the nodes with ASan and UBSan."""

@@ -36,10 +36,15 @@ _ADVICE = {
 class NodeError(DiscoError):
     """A node that is silent, gone, foreign or reports a failure."""
 
-    def __init__(self, node: int, message: str) -> None:
-        """`node`: whose fault it seems to be."""
+    def __init__(self, node: int, message: str, *, reported: bool = False, waited: str | None = None) -> None:
+        """`node`: whose fault it seems to be.
+
+        `reported`: a node says so itself; `waited`: which node waited for it, and in which exchange.
+        """
         super().__init__(message)
         self.node = node
+        self.reported = reported
+        self.waited = waited
 
 
 def silence(end: NodeEnd, waited_s: float) -> NodeError:
@@ -86,9 +91,14 @@ def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport)
     if report.op < len(program.ops):
         op = program.ops[report.op]
         parts.append(f"in op {report.op} ({op.kind} {op.name})")
+    waited = None
     if report.exchange < len(manifest.exchanges):
         tensor = manifest.exchanges[report.exchange].tensor
         parts.append(f"in exchange {report.exchange} of {tensor}")
+        waited = (
+            f"node {end.node} waited for it in exchange {report.exchange} of {tensor} "
+            f"({report.missing_bytes} bytes missing)"
+        )
     if report.peer != protocol.NO_PEER:
         parts.append(f"with node {report.peer}")
     if report.missing_bytes:
@@ -101,6 +111,8 @@ def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport)
         fault,
         f"node {end.node} ({end.line.transport.name}) reports, while {end.awaited} was awaited: "
         f"{', '.join(parts)}; {advice or end.line.hint}",
+        reported=True,
+        waited=waited,
     )
 
 

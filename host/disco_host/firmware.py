@@ -29,7 +29,7 @@ def build_images(
         DiscoError: A tool is missing, the compiler fails, the bundle cannot be written, or no PC runs its kernels.
     """
     if port == "posix":
-        _check_hosted(bundle, nodes)
+        check_hosted(bundle, nodes)
     try:
         return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
     except OSError as error:
@@ -39,7 +39,7 @@ def build_images(
         ) from error
 
 
-def _check_hosted(bundle: Bundle, nodes: Sequence[int]) -> None:
+def check_hosted(bundle: Bundle, nodes: Sequence[int]) -> None:
     """Instructions of the DSP extension have portable twins, those of Helium have none."""
     for node in nodes:
         target = bundle.manifest.targets[node]

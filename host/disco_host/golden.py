@@ -1,4 +1,4 @@
-"""The golden: the whole int8 model in TFLite's reference kernels, or in XNNPACK for nodes that use it, on this PC."""
+"""The golden: the whole int8 model on this PC, in TFLite's reference kernels or in those that all nodes have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Golden:
     """Runs reference.tflite."""
 
     def __init__(self, bundle: Bundle, *, keep_tensors: bool = False, mode: str = REFERENCE) -> None:
-        """Loads the model; `keep_tensors` makes `checksum` possible; `mode` is that of the nodes (reference.MODES).
+        """Loads the model; `keep_tensors` makes `checksum` possible, `mode` says which kernels the nodes have.
 
         Raises:
             DiscoError: TFLite does not take the file, or answers differently from what made the bundle.
@@ -30,7 +30,7 @@ class Golden:
         self._manifest: Manifest = bundle.manifest
         content = bundle.reference.read_bytes()
         self._model = TfliteModel(content, str(bundle.reference), mode=mode, observe=keep_tensors)
-        if mode == REFERENCE:  # the bundle has no answers of other kernels
+        if mode == REFERENCE:
             self._check(bundle)
 
     def run(self, sample: Int8Array) -> tuple[Int8Array, ...]:

@@ -21,7 +21,7 @@ def node_results(
     manifest: Manifest,
     facts: Sequence[NodeFacts],
     captures: Sequence[InferenceCapture],
-    images: Sequence[FirmwareImage] = (),
+    images: Sequence[FirmwareImage | None] = (),
 ) -> tuple[NodeResult, ...]:
     """One result per node.
 
@@ -29,7 +29,7 @@ def node_results(
         manifest: Of the bundle.
         facts: By node.
         captures: The measured inferences, at least one.
-        images: By node, where the run built the firmware of boards; else none.
+        images: By node, where the run built the firmware of boards; None for a node that is no board, or no images.
     """
     return tuple(
         _node_result(

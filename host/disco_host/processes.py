@@ -67,7 +67,12 @@ class ChildProcess:
             return None
         program = Path(self.command[0]).name
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        return f"{program} {how}{self._last_words()}"
+        words = self.last_words
+        return f"{program} {how}" + (f": {words}" if words else " without a word")
+
+    def wait(self) -> int:
+        """Its exit code, when it has ended."""
+        return self._process.wait()
 
     def stop(self) -> None:
         """Ends the process and its group; a second call does nothing."""
@@ -81,9 +86,11 @@ class ChildProcess:
                 return
         self._process.wait()
 
-    def _last_words(self) -> str:
+    @property
+    def last_words(self) -> str:
+        """The last lines that it printed; empty when there are none."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
-        return ": " + " | ".join(lines[-LOG_LINES:]) if lines else " without a word"
+        return " | ".join(lines[-LOG_LINES:])
 
 
 def stop_all(children: Sequence[ChildProcess]) -> None:

@@ -23,6 +23,8 @@ def print_report(result: RunResult, console: Console) -> None:
         console.print(memory_table(result))
     if result.links:
         console.print(links_table(result))
+    if result.clocks:
+        console.print(clocks_table(result))
     for line in verdict(result):
         console.print(line, highlight=False)
 
@@ -106,10 +108,25 @@ def links_table(result: RunResult) -> Table:
     return table
 
 
+def clocks_table(result: RunResult) -> Table:
+    """How the clocks of Linux nodes lie to this PC's."""
+    table = Table(title="Clocks against this PC's, by round trips", title_justify="left")
+    table.add_column("node")
+    for column in ("offset / us", "at most off by / us", "drift / ppm"):
+        table.add_column(column, justify="right")
+    for clock in result.clocks:
+        row = (f"{clock.offset_ns / 1000:,.1f}", f"{clock.error_ns / 1000:,.1f}", f"{clock.drift_ppm:+.2f}")
+        table.add_row(str(clock.node), *row)
+    return table
+
+
 def verdict(result: RunResult) -> list[str]:
     """The last lines: round trip, accuracy, bit-exact or not."""
     trip = result.host_round_trip_ms
     lines = [f"Round trip seen by the host: {trip.median:.1f} ms (p95 {trip.p95:.1f}), this PC's clock"]
+    if result.relayed:
+        pairs = ", ".join(f"{board} - {node}" for board, node in result.relayed)
+        lines.append(f"Relayed by this PC, which every figure includes: {pairs}")
     if result.accuracy is not None:
         lines.append(f"Accuracy: {100 * result.accuracy:.2f} % of {result.inferences} inferences")
     runs = result.inferences + result.warmup

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from disco_host.remote.clocks import NodeClock
     from disco_host.stats import Summary
 
 RESULT_SCHEMA = 2
@@ -113,7 +114,7 @@ class RunResult:
     bundle_id: str
     model: str
     boards: str
-    """"emulated", "posix" or "cluster"."""
+    """"emulated", "posix", "linux" or "cluster"."""
     nodes: tuple[NodeResult, ...]
     links: tuple[LinkResult, ...]
     host_round_trip_ms: Summary
@@ -130,6 +131,10 @@ class RunResult:
     first_difference: Difference | None
     accuracy: float | None
     """Share of the inputs whose largest output is the label; None without labels."""
+    clocks: tuple[NodeClock, ...] = ()
+    """Of Linux nodes, to the host's."""
+    relayed: tuple[tuple[int, int], ...] = ()
+    """Pairs of nodes whose bytes went through the host, which is part of every latency."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, dicts, strings and numbers; the links' ends are called `from` and `to`."""

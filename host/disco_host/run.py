@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
-from disco_host.boards import NodeLine, open_cluster
-from disco_host.boards_local import check_emulators, start_emulated, start_posix
+from disco_firmware.reference import REFERENCE, XNNPACK
+from disco_host.boards_open import open_boards
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
-from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, POSIX, RunConfig
-from disco_host.estimate import build_plugin, check_estimate, check_units
-from disco_host.firmware import build_images
+from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
+from disco_host.estimate import check_units
 from disco_host.golden import Golden
 from disco_host.measure import link_results, node_results
+from disco_host.node.messages import NATIVE, TFLITE
 from disco_host.projection import Projected, project
 from disco_host.projection_file import load_projection
+from disco_host.remote.clocks import NodeClock, node_clock
 from disco_host.results import NodeResult, RunResult
 from disco_host.session import Session
 from disco_host.stats import summarise
-from disco_targets.board import load_board
 from disco_targets.errors import DiscoError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from disco_firmware.build import FirmwareImage
     from disco_host.capture import InferenceCapture
 
     Int8Array = npt.NDArray[np.int8]
@@ -110,23 +107,32 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     labels = load_labels(config.labels, len(samples), classes) if config.labels is not None else None
     samples = samples[: config.limit]
     _check_amount(config, len(samples))
-    golden = Golden(bundle, keep_tensors=config.check_tensors)
+    golden = Golden(bundle, keep_tensors=config.check_tensors, mode=_kernels(config, cluster))
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
     with (
-        _boards(config, bundle, cluster, progress) as (lines, images),
-        Session(manifest, lines, config.deadline_s) as session,
+        open_boards(config, bundle, cluster, progress) as boards,
+        Session(
+            manifest,
+            boards.lines,
+            config.deadline_s,
+            exchange_deadline_s=boards.exchange_deadline_s,
+            watch=boards.watch,
+        ) as session,
     ):
         facts = session.greet()
         check_units(facts, config.count)
         session.connect()
+        before = boards.watch.clocks() if boards.watch is not None else {}
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
+        after = boards.watch.clocks() if boards.watch is not None else {}
+    clocks = tuple(node_clock(node, before[node], after[node]) for node in sorted(before))
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
-    nodes = node_results(manifest, facts, captures[config.warmup :], images)
-    outcome = _outcome(config, bundle, nodes, captures, checker, accuracy)
+    nodes = node_results(manifest, facts, captures[config.warmup :], boards.images)
+    outcome = _outcome(config, bundle, nodes, captures, checker, accuracy, clocks, boards.relayed)
     if model is None:
         return outcome
     return replace(outcome, projected=project(manifest, outcome.result, model, str(config.project)))
@@ -137,10 +143,13 @@ def _check_config(config: RunConfig) -> None:
     for name, value, minimum in least:
         if value is not None and value < minimum:
             raise UsageError(f"{name} is {value}, it must be at least {minimum}")
-    if not 0 < config.deadline_s <= 3600:
-        raise UsageError(f"deadline is {config.deadline_s:g} s, it must be above 0, at most 3600")
-    if config.project is not None and config.boards == POSIX:
-        raise UsageError("posix nodes measure time, which is not projected: use --project with emulated boards")
+    for name, seconds in (("deadline", config.deadline_s), ("exchange deadline", config.exchange_deadline_s)):
+        if seconds is not None and not 0 < seconds <= 3600:
+            raise UsageError(f"{name} is {seconds:g} s, it must be above 0, at most 3600")
+    if config.project is not None and config.boards in (POSIX, LINUX):
+        raise UsageError(
+            f"{config.boards} nodes measure time, which is not projected: use --project with emulated boards"
+        )
     if config.count not in (INSTRUCTIONS, CYCLES_ESTIMATE):
         raise UsageError(f"count is {config.count!r}, it must be {INSTRUCTIONS} or {CYCLES_ESTIMATE}")
     if config.count == CYCLES_ESTIMATE and config.boards != EMULATED:
@@ -158,7 +167,7 @@ def _check_amount(config: RunConfig, inputs: int) -> None:
 
 
 def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | None:
-    if config.boards in (EMULATED, POSIX):
+    if config.boards in (EMULATED, POSIX, LINUX):
         return None
     cluster = load_cluster(Path(config.boards))
     if len(cluster) != bundle.manifest.nodes:
@@ -169,37 +178,17 @@ def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | Non
     return cluster
 
 
-@contextlib.contextmanager
-def _boards(
-    config: RunConfig,
-    bundle: Bundle,
-    cluster: tuple[ClusterNode, ...] | None,
-    progress: Progress,
-) -> Iterator[tuple[tuple[NodeLine, ...], Sequence[FirmwareImage]]]:
-    """The lines to the boards, and their firmware where it was built here."""
-    if cluster is not None:
-        with open_cluster(cluster) as lines:
-            yield lines, ()
-        return
-    targets = bundle.manifest.targets
-    hosted = config.boards == POSIX
-    boards = [] if hosted else [load_board(target) for target in targets]
-    check_emulators(boards)
-    plugin = None
-    if config.count == CYCLES_ESTIMATE:
-        check_estimate(boards)
-        plugin = build_plugin(bundle.path)
-    progress.step("building the firmware")
-    port = "posix" if hosted else "board"
-    images = build_images(bundle, port, range(len(targets)), sanitize=config.sanitize)
-    paths = [image.path for image in images]
-    progress.step("booting the boards")
-    with (
-        start_posix(paths, peer_line=config.peer_line, logs=config.logs)
-        if hosted
-        else start_emulated(boards, paths, peer_line=config.peer_line, logs=config.logs, plugin=plugin)
-    ) as lines:
-        yield lines, images
+def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
+    """Which kernels the nodes compute with: those of the golden."""
+    if config.boards == LINUX:
+        modes = {(config.engine, config.mode)}
+    else:
+        modes = {(node.engine or config.engine, node.mode or config.mode) for node in cluster or () if node.is_linux}
+        modes |= {(NATIVE, REFERENCE) for node in cluster or () if not node.is_linux}
+    kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
+    if len(kernels) > 1:
+        raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
+    return kernels.pop() if kernels else REFERENCE
 
 
 def schedule(inputs: int, repeat: int, warmup: int) -> list[int]:
@@ -233,6 +222,8 @@ def _outcome(
     captures: list[InferenceCapture],
     checker: Checker,
     accuracy: float | None,
+    clocks: tuple[NodeClock, ...],
+    relayed: tuple[tuple[int, int], ...],
 ) -> RunOutcome:
     manifest = bundle.manifest
     measured = captures[config.warmup :]
@@ -240,7 +231,7 @@ def _outcome(
     result = RunResult(
         bundle_id=manifest.bundle_id,
         model=manifest.model.name,
-        boards=config.boards if config.boards in (EMULATED, POSIX) else "cluster",
+        boards=config.boards if config.boards in (EMULATED, POSIX, LINUX) else "cluster",
         nodes=nodes,
         links=link_results(manifest, measured, before),
         host_round_trip_ms=summarise([capture.round_trip_s * 1000 for capture in measured]),
@@ -251,5 +242,7 @@ def _outcome(
         checked="tensors" if config.check_tensors else "outputs",
         first_difference=checker.first,
         accuracy=accuracy,
+        clocks=clocks,
+        relayed=relayed,
     )
     return RunOutcome(bundle, result, tuple(measured))

@@ -6,10 +6,11 @@ how long, and what to look at next.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import selectors
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,9 @@ from disco_firmware.link import Message
 from disco_firmware.protocol import MessageError, Opcode
 from disco_firmware.stream_link import StreamError
 from disco_host.capture import Collector, InferenceCapture, NodeCapture
-from disco_host.failures import error_report, greeting_problem, lost_line, silence
+from disco_host.failures import NodeError, error_report, greeting_problem, lost_line, silence
 from disco_host.node_end import NodeEnd
+from disco_host.remote.witnesses import check_faults, with_witnesses
 from disco_host.transport import LineClosedError
 from disco_targets.errors import DiscoError
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from disco_firmware.manifest import Manifest
     from disco_host.boards import NodeLine
+    from disco_host.remote.watch import Watch
 
 HELLO_EVERY_S = 0.25
 HOST_MARGIN_S = 2.0
@@ -63,10 +66,19 @@ class Session:
         lines: Sequence[NodeLine],
         deadline_s: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        exchange_deadline_s: float | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        """Takes one line per node; `deadline_s` bounds every single wait."""
+        """Takes one line per node; `deadline_s` bounds every single wait.
+
+        `exchange_deadline_s`: of the nodes' waits for each other, where it is another. `watch`: over the agents of
+        Linux nodes.
+        """
         self._manifest = manifest
         self._deadline_s = deadline_s
+        self._exchange_deadline_s = exchange_deadline_s or deadline_s
+        self._watch = watch
         self._clock = clock
         self._number = random.randint(1, 255)
         self._hello_at = clock()
@@ -74,6 +86,8 @@ class Session:
         self._selector = selectors.DefaultSelector()
         for end in self._ends:
             self._selector.register(end.line.transport, selectors.EVENT_READ, end)
+        if watch is not None:
+            self._selector.register(watch, selectors.EVENT_READ)
 
     def __enter__(self) -> Session:
         return self
@@ -95,7 +109,8 @@ class Session:
             facts[end.node] = self._welcome(end, message.payload)
             end.awaited = None
 
-        self._await("WELCOME", take, self._deadline_s, self._say_hello)
+        with self._witnessed():
+            self._await("WELCOME", take, self._deadline_s, self._say_hello)
         return tuple(facts[end.node] for end in self._ends)
 
     def connect(self) -> None:
@@ -104,7 +119,7 @@ class Session:
         Raises:
             DiscoError: A node reports that a peer does not answer or is the wrong one.
         """
-        payload = protocol.Connect(round(self._deadline_s * 1000)).pack()
+        payload = protocol.Connect(round(self._exchange_deadline_s * 1000)).pack()
 
         def take(end: NodeEnd, message: Message) -> None:
             self._expect(end, message, Opcode.CONNECTED)
@@ -112,7 +127,8 @@ class Session:
 
         for end in self._ends:
             end.link.send(Opcode.CONNECT, payload)
-        self._await("CONNECTED (its peers' answers)", take, self._deadline_s + HOST_MARGIN_S)
+        with self._witnessed():
+            self._await("CONNECTED (its peers' answers)", take, self._deadline_s + HOST_MARGIN_S)
 
     def infer(
         self, inference: int, input_index: int, sample: npt.NDArray[np.int8], *, checksums: bool
@@ -133,9 +149,10 @@ class Session:
             end.link.resume(start)
             for part in protocol.InputPart.split(0, sample.tobytes(), end.link.max_payload):
                 end.link.send(Opcode.INPUT, part.pack())
-        self._await_acknowledged("acknowledgement of the input")
-        nodes, finished = self._run(inference, checksums)
-        self._flush()  # the last acknowledgements, so that nobody sends again while the host computes
+        with self._witnessed():
+            self._await_acknowledged("acknowledgement of the input")
+            nodes, finished = self._run(inference, checksums)
+            self._flush()
         return InferenceCapture(inference, input_index, finished - start, nodes)
 
     def _run(self, inference: int, checksums: bool) -> tuple[tuple[NodeCapture, ...], float]:
@@ -159,7 +176,7 @@ class Session:
                 captures[end.node] = collector.finish(protocol.Done.unpack(message.payload))
                 end.awaited = None
 
-        deadline_ms = round(self._deadline_s * 1000)
+        deadline_ms = round(self._exchange_deadline_s * 1000)
         flags = protocol.RUN_CHECKSUMS if checksums else 0
         for end in self._ends:
             end.link.send(Opcode.RUN, protocol.Run(inference, deadline_ms, flags).pack())
@@ -235,10 +252,22 @@ class Session:
                 pause = min(pause, timeout)
         messages = []
         for key, events in self._selector.select(max(0.0, pause)):
-            if events & selectors.EVENT_READ:
-                end = key.data
+            end = key.data
+            if end is not None and events & selectors.EVENT_READ:
                 messages += [(end, message) for message in self._read(end)]
+        if self._watch is not None:
+            check_faults(self._watch, self._ends)
         return messages
+
+    @contextlib.contextmanager
+    def _witnessed(self) -> Iterator[None]:
+        """Where agents are watched, a failure is told with what they and the other nodes say about it."""
+        try:
+            yield
+        except NodeError as error:
+            if self._watch is None:
+                raise
+            raise with_witnesses(self._manifest, error, self._watch, self._ends) from error
 
     def _read(self, end: NodeEnd) -> list[Message]:
         try:

@@ -17,21 +17,38 @@ Event = dict[str, Any]
 def chrome_trace(manifest: Manifest, result: RunResult, *captures: InferenceCapture) -> dict[str, Any]:
     """One track per node (ops, with their parts inside) and one per link (exchanges).
 
-    Clocks of different nodes are not aligned: in every inference each node's run starts at the same
+    Where the clocks of all nodes are known, events lie as they were on the host's clock, to within the
+    error of the metadata. Else they are not aligned: in every inference each node's run starts at the same
     point of the time axis. Counted instructions are written as they are, one per microsecond of the
     viewer, and the metadata says so.
     """
     nodes = result.nodes
     events = _names(manifest, nodes)
-    origin = 0.0
-    for capture in captures:
-        for node in capture.nodes:
+    for capture, origins in zip(captures, _origins(result, captures), strict=True):
+        for node, origin in zip(capture.nodes, origins, strict=True):
             scale = _scale(nodes[node.node])
             events += _node_events(manifest, capture, node, origin, scale)
             events += _link_events(manifest, capture, node, origin, scale)
-        spans = [(n.end - n.start) * _scale(nodes[n.node]) for n in capture.nodes]
+    return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": _metadata(manifest, result)}
+
+
+def _origins(result: RunResult, captures: Sequence[InferenceCapture]) -> list[list[float]]:
+    """Where each node's run lies on the time axis, by inference and node."""
+    if aligned(result):
+        starts = [[result.clocks[n.node].to_host(n.start) / 1000 for n in capture.nodes] for capture in captures]
+        first = min(min(row) for row in starts) if starts else 0.0
+        return [[start - first for start in row] for row in starts]
+    origins, origin = [], 0.0
+    for capture in captures:
+        origins.append([origin] * len(capture.nodes))
+        spans = [(n.end - n.start) * _scale(result.nodes[n.node]) for n in capture.nodes]
         origin += max(spans) * 1.05  # a gap, so that inferences are told apart
-    return {"traceEvents": events, "displayTimeUnit": "ns", "metadata": _metadata(manifest, nodes)}
+    return origins
+
+
+def aligned(result: RunResult) -> bool:
+    """Whether the clocks of all nodes are known."""
+    return [clock.node for clock in result.clocks] == [node.node for node in result.nodes]
 
 
 def _scale(node: NodeResult) -> float:
@@ -43,12 +60,17 @@ def _scale(node: NodeResult) -> float:
     return 1.0
 
 
-def _metadata(manifest: Manifest, nodes: Sequence[NodeResult]) -> dict[str, Any]:
+def _metadata(manifest: Manifest, result: RunResult) -> dict[str, Any]:
+    nodes = result.nodes
     counted = any(node.unit != "ns" and _scale(node) == 1.0 for node in nodes)
     return {
         "bundle_id": manifest.bundle_id,
         "units": {f"node {node.node}": node.unit for node in nodes},
-        "clocks": "not aligned: in every inference each node's run starts at the same point",
+        "clocks": (
+            f"aligned to within {max(clock.error_ns for clock in result.clocks) / 1000:.1f} us of the host's"
+            if aligned(result)
+            else "not aligned: in every inference each node's run starts at the same point"
+        ),
         "parts": "wait, compute and send are sums over the op, drawn one after the other",
         "axis": (
             "ts and dur are COUNTS (see units), not time: one count is drawn as 1 us"

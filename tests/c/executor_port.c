@@ -37,7 +37,7 @@ disco_status_t disco_port_init(int argc, char **argv) {
 }
 
 const disco_port_info_t *disco_port_info(void) {
-    static disco_port_info_t info = {"test", "host", DISCO_UNIT_NANOSECONDS, 1000000000u, 0, 1, 12345, 4096, 0};
+    static disco_port_info_t info = {"test", "host", DISCO_UNIT_NANOSECONDS, 1000000000u, 0, 1, 12345, 4096, 0, NULL};
     info.link_count = line_count;
     return &info;
 }

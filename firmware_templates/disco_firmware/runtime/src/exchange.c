@@ -118,12 +118,17 @@ static void count_wait(const disco_executor_t *executor, uint64_t since) {
     }
 }
 
-static disco_status_t fail_timeout(disco_executor_t *executor, uint16_t exchange, uint8_t peer, uint32_t missing,
-                                   uint32_t waited_ms) {
-    const disco_status_t status = disco_executor_fail(executor, DISCO_ERR_TIMEOUT, exchange, peer);
+static disco_status_t fail_wait(disco_executor_t *executor, disco_status_t why, uint16_t exchange, uint8_t peer,
+                                uint32_t missing, uint32_t waited_ms) {
+    const disco_status_t status = disco_executor_fail(executor, why, exchange, peer);
     executor->failure.missing_bytes = missing;
     executor->failure.waited_ms = waited_ms;
     return status;
+}
+
+bool disco_exchange_is_lost(const disco_link_t *link) {
+    const disco_port_info_t *info = disco_port_info();
+    return info->is_lost != NULL && info->is_lost(link->port_link);
 }
 
 /* Pumps until *progress, a count of bytes of a route to or from `peer`, reaches `target`. */
@@ -145,7 +150,10 @@ static disco_status_t await(disco_executor_t *executor, const uint32_t *progress
         }
         const uint32_t waited_ms = disco_port_milliseconds() - start_ms;
         if (waited_ms >= executor->deadline_ms) {
-            return fail_timeout(executor, exchange, peer, target - *progress, waited_ms);
+            return fail_wait(executor, DISCO_ERR_TIMEOUT, exchange, peer, target - *progress, waited_ms);
+        }
+        if (disco_exchange_is_lost(executor->links[peer])) {
+            return fail_wait(executor, DISCO_ERR_LINE, exchange, peer, target - *progress, waited_ms);
         }
         disco_port_wait();
     }

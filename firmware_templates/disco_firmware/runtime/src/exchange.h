@@ -37,6 +37,9 @@ void disco_exchange_resume(disco_executor_t *executor);
 /* Both, after a computation: a look at the links. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_serve(disco_executor_t *executor);
 
+/* Whether nothing will ever come over a link again, as far as its port can tell. */
+bool disco_exchange_is_lost(const disco_link_t *link);
+
 /* Pumps until rows [0, rows) of the tensor's halo have come. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_await_rows(disco_executor_t *executor, const disco_tensor_t *tensor,
                                                           uint16_t rows);

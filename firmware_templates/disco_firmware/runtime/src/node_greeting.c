@@ -114,6 +114,9 @@ static disco_status_t await_greetings(disco_node_t *node) {
             executor->failure.waited_ms = waited_ms;
             return disco_executor_fail(executor, DISCO_ERR_TIMEOUT, DISCO_NONE, silent);
         }
+        if (disco_exchange_is_lost(executor->links[silent])) {
+            return disco_executor_fail(executor, DISCO_ERR_LINE, DISCO_NONE, silent);
+        }
         disco_port_wait();
     }
 }

@@ -1,6 +1,6 @@
 /*
  * The runtime as a process on Linux: every line is a stream socket. Usage:
- *   node --host ADDRESS [--peer NODE=ADDRESS ...]
+ *   node --host ADDRESS [--peer NODE=ADDRESS ...] [--board NAME]
  * ADDRESS is fd:N (a connected socket that was inherited), a path of a unix socket (with a slash in it) or IPV4:PORT. The node connects to
  * the host; of each pair of nodes the one with the lower number listens and the other connects.
  */
@@ -34,7 +34,11 @@
 static int lines[DISCO_BOARD_LINKS];
 static bool full[DISCO_BOARD_LINKS]; /* the last write was not taken whole */
 
-static const disco_port_info_t info = {
+static bool is_lost(uint8_t link) {
+    return link < DISCO_BOARD_LINKS && lines[link] < 0;
+}
+
+static disco_port_info_t info = {
     .board = "posix",
     .core = "host",
     .unit = DISCO_UNIT_NANOSECONDS,
@@ -44,6 +48,7 @@ static const disco_port_info_t info = {
     .free_ram_bytes = 0,
     .stack_bytes = 0,
     .link_count = DISCO_BOARD_LINKS,
+    .is_lost = is_lost,
 };
 
 const disco_port_info_t *disco_port_info(void) {
@@ -203,6 +208,10 @@ static disco_status_t take_option(const char *name, const char *value) {
     if (strcmp(name, "--host") == 0) {
         return attach(0, value, false);
     }
+    if (strcmp(name, "--board") == 0) {
+        info.board = value;
+        return DISCO_OK;
+    }
     return strcmp(name, "--peer") == 0 ? attach_peer(value) : DISCO_ERR_ARGUMENT;
 }
 
@@ -219,7 +228,7 @@ disco_status_t disco_port_init(int argc, char **argv) {
         status = DISCO_ERR_ARGUMENT;
     }
     if (status == DISCO_ERR_ARGUMENT) {
-        (void)fprintf(stderr, "usage: %s --host ADDRESS [--peer NODE=ADDRESS ...]\n", argv[0]);
+        (void)fprintf(stderr, "usage: %s --host ADDRESS [--peer NODE=ADDRESS ...] [--board NAME]\n", argv[0]);
     }
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef DISCO_PORT_H
 #define DISCO_PORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ typedef struct {
     uint32_t free_ram_bytes; /* RAM left beside the firmware's own static data and stack, 0 when unknown */
     uint32_t stack_bytes;    /* room that is kept for the stack, 0 when unknown */
     uint8_t link_count;      /* links that exist: 1 + number of peer links */
+    bool (*is_lost)(uint8_t link); /* whether a line is gone for good; NULL where a line does not tell */
 } disco_port_info_t;
 
 /* Sets up clocks, counter and links. argc/argv are those of main on a hosted port, 0/NULL on a board. */

@@ -1,0 +1,136 @@
+"""Slices that were sent to this node, kept by a hash of what they are.
+
+No name from the network becomes a path: a part has one of few fixed names, a folder is called by a hash computed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from disco_firmware.reference import MODES
+from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
+from disco_targets.errors import DiscoError
+
+MOST_PARTS = 1000
+MOST_BYTES = 512 * 1024 * 1024
+"""Of one slice."""
+PART_NAME = "stage{}.tflite"
+"""Of stage k of a node, for tflite."""
+KEPT = 32
+"""Slices; the one that was not used for the longest time goes first."""
+_NAMES = {
+    NATIVE: re.compile(r"disco_model\.[ch]|disco_channels\.h"),
+    TFLITE: re.compile(r"bundle\.json|stage[0-9]{1,4}\.tflite"),
+}
+_HASH = re.compile(r"[0-9a-f]{64}")
+_BUNDLE_ID = re.compile(r"[0-9a-f]{32}")
+_MOST_NODES = 256
+
+
+def default_cache() -> Path:
+    """Below this user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "disco-edge" / "slices"
+
+
+def check_request(request: Prepare) -> None:
+    """Before anything of it is used.
+
+    Raises:
+        DiscoError: Something that no host of ours asks for.
+    """
+    names = _NAMES.get(request.engine)
+    if names is None:
+        raise DiscoError(f"engine {request.engine!r} is unknown here, known: {', '.join(sorted(_NAMES))}")
+    if request.mode not in MODES:
+        raise DiscoError(f"kernels {request.mode!r} are unknown here, known: {', '.join(MODES)}")
+    if not _BUNDLE_ID.fullmatch(request.bundle):
+        raise DiscoError("the bundle's id is not 32 hexadecimal digits")
+    if not 0 <= request.node < request.nodes <= _MOST_NODES:
+        raise DiscoError(f"node {request.node} of {request.nodes} does not exist")
+    if not 0 < len(request.parts) <= MOST_PARTS:
+        raise DiscoError(f"a slice of {len(request.parts)} parts came, 1 to {MOST_PARTS} are taken")
+    for part in request.parts:
+        if not names.fullmatch(part.name) or not _HASH.fullmatch(part.sha256) or part.size < 0:
+            raise DiscoError("a part of the slice has a name, a size or a hash that no part has")
+    if len({part.name for part in request.parts}) != len(request.parts):
+        raise DiscoError("two parts of the slice have the same name")
+    if sum(part.size for part in request.parts) > MOST_BYTES:
+        raise DiscoError(f"the slice is larger than {MOST_BYTES} bytes")
+
+
+class Slice:
+    """One slice in the cache, whole or not yet."""
+
+    def __init__(self, cache: Path, request: Prepare, runtime: str) -> None:
+        """Of a request that was checked; `runtime` names what the slice is built with.
+
+        Raises:
+            OSError: The cache cannot be written.
+        """
+        key = [request.bundle, request.node, request.nodes, request.engine, runtime]
+        key += [[part.name, part.size, part.sha256] for part in request.parts]
+        digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        self.request = request
+        self.folder = cache / digest
+        self.parts = self.folder / "parts"
+        self.parts.mkdir(parents=True, exist_ok=True)
+        os.utime(self.folder)
+        _trim(cache, self.folder)
+
+    def missing(self) -> tuple[int, ...]:
+        """Which parts are not there, or are no longer what they were."""
+        return tuple(
+            place for place, part in enumerate(self.request.parts) if _hash_of(self.parts / part.name) != part.sha256
+        )
+
+    def store(self, part: Part, chunks: Iterable[bytes]) -> None:
+        """Writes a part from its bytes, of which exactly `part.size` are taken from `chunks`.
+
+        Raises:
+            DiscoError: They are not what was announced.
+            OSError: The disk is full.
+        """
+        partial = self.parts / f".{part.name}.{os.getpid()}"
+        digest = hashlib.sha256()
+        left = part.size
+        try:
+            with partial.open("wb") as file:
+                for chunk in chunks if left else ():
+                    left -= len(chunk)
+                    if left < 0:
+                        raise DiscoError(f"more bytes of {part.name} came than the {part.size} announced")
+                    digest.update(chunk)
+                    file.write(chunk)
+                    if left == 0:
+                        break
+            if left or digest.hexdigest() != part.sha256:
+                raise DiscoError(f"{part.name} was changed on its way to this node (its hash is another): run again")
+            partial.replace(self.parts / part.name)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _hash_of(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _trim(cache: Path, keep: Path) -> None:
+    """Removes what was not used for the longest time."""
+    folders = [folder for folder in cache.iterdir() if _HASH.fullmatch(folder.name) and folder != keep]
+    ages = []
+    for folder in folders:
+        with contextlib.suppress(OSError):  # another agent of this user removed it
+            ages.append((folder.stat().st_mtime, folder))
+    for _, folder in sorted(ages)[: max(0, len(ages) - KEPT + 1)]:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The host's side of Linux nodes: conversations with their agents."""
