@@ -114,7 +114,7 @@ def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link:
 
 def _work(manifest: Manifest, node: int, captures: Sequence[InferenceCapture]) -> list[tuple[float, ...]]:
     """Seconds per stage: preparing, computing (with all that is neither waiting nor listed), one send, one gather."""
-    result = []
+    result: list[tuple[float, ...]] = []
     for place, stage in enumerate(manifest.programs[node].stages):
         records = [capture.nodes[node].stages[place] for capture in captures]
         count = max(1, sum(send.tensor in stage.outputs for send in manifest.programs[node].sends))

@@ -66,9 +66,8 @@ def two_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
             _do(f"ip link set {ours} up")
             _up(space, theirs, space.host_address)
             _do(f"ip -n {space.name} link set lo up")
-        _do(
-            f"ip link add {pair[0].device} netns {pair[0].name} type veth peer name {pair[1].device} netns {pair[1].name}"
-        )
+        ends = [f"{space.device} netns {space.name}" for space in pair]
+        _do(f"ip link add {ends[0]} type veth peer name {ends[1]}")
         for space in pair:
             _up(space, space.device, space.pair_address)
         yield pair[0], pair[1]
