@@ -8,7 +8,7 @@ C_ROOTS := firmware_templates targets host tests examples
 C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench-firmware test lint types pytest format setup setup-demo clean distclean
+.PHONY: help demo bench-firmware bench-linux test lint types pytest format setup setup-demo clean distclean
 # The steps of `test` come one after the other, so that the last lines are the last step's.
 .NOTPARALLEL:
 
@@ -20,6 +20,9 @@ demo: setup-demo ## Export, build and run ResNet-8 on two emulated boards and sh
 
 bench-firmware: setup ## Count instructions of every kernel choice on all emulated boards (some minutes)
 	@$(BIN)/python benchmarks/firmware.py --table benchmarks/firmware.md
+
+bench-linux: setup ## Measure ResNet-50 and ResNet-8 on two Linux nodes over wires of known rates (network namespaces: root)
+	@$(BIN)/python benchmarks/linux_nodes.py --table benchmarks/linux_nodes.md
 
 test: lint types pytest ## Set up, then lint, types and all tests
 

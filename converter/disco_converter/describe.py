@@ -11,6 +11,7 @@ from disco_converter.memory import buffer_bytes
 from disco_converter.partition import NodeSlice, Operand, Partition
 from disco_converter.stages import Stage, stage_file, stages_of
 from disco_firmware import manifest as m
+from disco_firmware.c_literals import comment
 
 
 def manifest_of(cut: Partition, nodes: tuple[NodeFirmware, ...], origin: Origin) -> m.Manifest:
@@ -18,8 +19,8 @@ def manifest_of(cut: Partition, nodes: tuple[NodeFirmware, ...], origin: Origin)
     return m.Manifest(
         schema=m.SCHEMA_VERSION,
         tool_version=version("disco-edge"),
-        bundle_id=nodes[0].source.bundle_id,
-        model=m.ModelInfo(nodes[0].source.model_name, origin.sha256, hashlib.sha256(origin.content).hexdigest()),
+        bundle_id=nodes[0].provenance.bundle_id,
+        model=m.ModelInfo(comment(origin.name), origin.sha256, hashlib.sha256(origin.content).hexdigest()),
         nodes=cut.nodes,
         targets=tuple(node.board.name for node in nodes),
         input=cut.graph.input,
@@ -84,7 +85,7 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
         stages=tuple(_stage(cut, slice_, stage) for stage in stages_of(cut, slice_)),
         arena_bytes=node.plan.arena_bytes,
-        constant_bytes=node.source.constant_bytes,
+        constant_bytes=node.constant_bytes,
     )
 
 

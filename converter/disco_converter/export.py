@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from disco_converter import accounting
 from disco_converter import graph as g
 from disco_converter.c_model import ModelSource
 from disco_converter.calibration import load_calibration
@@ -40,6 +41,11 @@ VECTORS = 8
 """Self-check inputs kept in the bundle."""
 RANDOM_INPUTS = 8
 """Inputs over the full int8 range, always proved beside the given ones: they saturate what real data does not."""
+
+
+PROVED_MACS = 20_000_000_000
+"""Of all inputs of a proof together: the reference kernels take about a second for 10**9. A big model is proved with
+fewer inputs, half of them random."""
 
 
 class Progress(Protocol):
@@ -85,6 +91,8 @@ class ExportResult:
     boards: tuple[Board, ...]
     alone: NodeProgram
     """The whole model on the first of the boards."""
+    inputs_left_out: int = 0
+    """How many inputs the proof went without, because the model is big."""
 
 
 def export(config: ExportConfig, progress: Progress | None = None) -> ExportResult:
@@ -102,10 +110,10 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         cut = partition_in_order(graph, config.nodes)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         for node in nodes:
-            check_flash(node.slice_.node, node.program, node.source, node.board)
+            check_flash(node.slice_.node, node.program, node.constant_bytes, node.board)
             check_ram(node.slice_.node, len(node.slice_.ops), cut.nodes, node.plan, node.board)
         files = tuple(tuple(SliceFile(s, write_stage(graph, x, s)) for s in stages_of(cut, x)) for x in cut.slices)
-        inputs = _proof_inputs(config, graph.tensors[graph.input])
+        inputs, left_out = _proof_inputs(config, graph)
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
             proof = prove(cut, origin.content, files, inputs, advance)
         with progress.step("Writing the bundle"):
@@ -113,7 +121,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
             write_manifest(directory, manifest_of(cut, nodes, origin))
     bundle = load_bundle(config.output)
     alone = bundle.manifest.programs[0] if cut.nodes == 1 else _alone(graph, boards[0], config.optimize, origin)
-    return ExportResult(bundle, proof, boards, alone)
+    return ExportResult(bundle, proof, boards, alone, left_out)
 
 
 def _alone(graph: g.Graph, board: Board, optimize: str, origin: Origin) -> NodeProgram:
@@ -161,12 +169,22 @@ def _int8_model(config: ExportConfig, progress: Progress) -> Origin:
         return Origin(config.model.name, digest, quantise_onnx(config.model, calibration))
 
 
-def _proof_inputs(config: ExportConfig, tensor: g.Tensor) -> g.Int8Array:
+def _proof_inputs(config: ExportConfig, graph: g.Graph) -> tuple[g.Int8Array, int]:
+    """The inputs, and how many were left out."""
+    tensor = graph.tensors[graph.input]
     info = TensorInfo(tensor.name, tensor.index, tensor.shape, tensor.scale, tensor.zero_point, "replicated")
     paths = [path for path in (config.calibration, config.test_inputs) if path is not None]
     given = [load_inputs(path, info) for path in paths]
     noise = np.random.default_rng(0).integers(-128, 128, (RANDOM_INPUTS, *tensor.shape[1:]), dtype=np.int8)
-    return np.concatenate([*given, noise])
+    real = np.concatenate([noise[:0], *given])
+    macs = sum(accounting.dense_macs(graph, op) for op in graph.ops)
+    most = max(2, PROVED_MACS // max(1, macs))
+    total = len(real) + len(noise)
+    if total > most:
+        noise = noise[: max(most // 2, most - len(real))]
+        real = real[: most - len(noise)]
+    inputs = np.concatenate([real, noise])
+    return inputs, total - len(inputs)
 
 
 def _write(
@@ -189,8 +207,9 @@ def _write(
         (folder / "stages").mkdir(parents=True)
         for file in stage_files:
             (directory / stage_file(file.stage)).write_bytes(file.content)
-        _write_source(folder, node.source)
-        write_node_project(node.board, node.slice_.node, len(nodes), folder)
+        if node.source is not None:
+            _write_source(folder, node.source)
+            write_node_project(node.board, node.slice_.node, len(nodes), folder)
 
 
 def _write_source(folder: Path, source: ModelSource) -> None:

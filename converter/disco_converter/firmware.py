@@ -20,6 +20,9 @@ from disco_firmware.manifest import SCHEMA_VERSION
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 from disco_targets.board import Board
 
+MOST_C_BYTES = 4 << 20
+"""Of constants as C source: compilers take minutes and gigabytes for more. Only nodes that can do without have more."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -40,7 +43,16 @@ class NodeFirmware:
     board: Board
     program: NodeKernels
     plan: MemoryPlan
-    source: ModelSource
+    provenance: Provenance
+    source: ModelSource | None
+    """None where the node can do without and has more constants than MOST_C_BYTES."""
+
+    @property
+    def constant_bytes(self) -> int:
+        """The model's part of the flash."""
+        if self.source is not None:
+            return self.source.constant_bytes
+        return _constant_bytes(self.program)
 
 
 def firmware_of(cut: Partition, boards: Sequence[Board], optimize: str, origin: Origin) -> tuple[NodeFirmware, ...]:
@@ -65,8 +77,14 @@ def _node(cut: Partition, slice_: NodeSlice, board: Board, optimize: str, proven
     kernels = choose_kernels(ops, limits, optimize, most_rows(cut, slice_, ops))
     program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
     plan = plan_memory(cut, slice_, program.scratch_bytes, program.together())
-    source = model_source(cut, slice_, program, plan, board.name, provenance)
-    return NodeFirmware(slice_, board, program, plan, source)
+    source = None
+    if not (board.tflite and _constant_bytes(program) > MOST_C_BYTES):
+        source = model_source(cut, slice_, program, plan, board.name, provenance)
+    return NodeFirmware(slice_, board, program, plan, provenance, source)
+
+
+def _constant_bytes(program: NodeKernels) -> int:
+    return sum(kernel.constants.bytes for kernel in program.kernels)
 
 
 def _bundle_id(cut: Partition, targets: tuple[str, ...], optimize: str, origin: Origin) -> str:

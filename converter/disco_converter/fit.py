@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from disco_converter.c_model import ModelSource
 from disco_converter.kernel_choice import Limits
 from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.node_kernels import NodeKernels
@@ -22,9 +21,9 @@ def kernel_limits(cut: Partition, slice_: NodeSlice, board: Board) -> Limits:
     return Limits(board.instruction_set, flash, scratch)
 
 
-def check_flash(node: int, program: NodeKernels, source: ModelSource, board: Board) -> None:
+def check_flash(node: int, program: NodeKernels, constant_bytes: int, board: Board) -> None:
     """DiscoError when a node needs more flash than its board has: by how much, and what takes most of it."""
-    flash = source.constant_bytes + RUNTIME_FLASH_BYTES
+    flash = constant_bytes + RUNTIME_FLASH_BYTES
     if board.flash_bytes is not None and flash > board.flash_bytes:
         taken, largest = max((kernel.constants.bytes, lowered.op.name) for lowered, kernel in program)
         raise DiscoError(

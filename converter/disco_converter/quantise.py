@@ -8,6 +8,7 @@ bytes the second time too, and the caller can show progress meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -28,6 +29,7 @@ from disco_converter.conversion_errors import (
     node_text,
     summary,
 )
+from disco_converter.max_pools import pad_with_zeros
 from disco_converter.onnx_model import (
     OnnxInput,
     check_input,
@@ -158,20 +160,20 @@ def _convert(work: Path, job: _Job) -> bytes:
 
 
 def _simplify(path: Path) -> None:
-    """Fold constants and batch norms in place; a model that cannot be simplified stays as it is."""
+    """Fold constants and batch norms in place, as far as it goes, and make the padding of MaxPool explicit."""
     try:
         import onnx
 
         onnxsim = import_module("onnxsim")
     except ImportError as error:
         raise missing_package(error) from error
-    original = onnx.load(str(path))
-    try:
-        simple, valid = onnxsim.simplify(original)
-    except Exception:  # noqa: BLE001 - its C++ errors have no common type; the step is optional
-        return
-    if valid:
-        onnx.save(simple, str(path))
+    model = onnx.load(str(path))
+    with contextlib.suppress(Exception):  # its C++ errors have no common type; the step is optional
+        simple, valid = onnxsim.simplify(model)
+        if valid:
+            model = simple
+    pad_with_zeros(model)
+    onnx.save(model, str(path))
 
 
 def _to_keras(work: Path, job: _Job, samples: FloatArray) -> Any:

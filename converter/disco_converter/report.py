@@ -28,7 +28,8 @@ def print_report(result: ExportResult, console: Console) -> None:
     console.print(
         f"Proved on the host: {result.proof.elements:,} values of {result.proof.inferences} inferences, owned "
         "channels of all nodes equal to "
-        "the whole model in TFLite's reference kernels.",
+        "the whole model in TFLite's reference kernels"
+        + (f" (a big model: {result.inputs_left_out} more inputs were left out)." if result.inputs_left_out else "."),
         highlight=False,
     )
     console.print(f"Bundle {manifest.bundle_id} in {result.bundle.path}", highlight=False)

@@ -68,6 +68,11 @@ def build_node(
         DiscoError: A tool is missing (with its package), or the build failed (with the compiler's last lines).
     """
     source = (bundle / f"node{node}").resolve()
+    if source.is_dir() and not (source / "CMakeLists.txt").is_file():
+        raise DiscoError(
+            f"{bundle} has no C sources for node {node}: the model is too big for them; use the engine tflite, or more "
+            "nodes"
+        )
     hosted = port == "posix" or not (source / "link.ld").is_file()
     prefix = "" if hosted else "arm-none-eabi-"
     for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):

@@ -277,19 +277,20 @@ class RouteRecord(_Fixed):
 
 @dataclass(frozen=True)
 class StageRecord(_Fixed):
-    """One stage of a run on a node that runs stages, in ticks of its unit: from `start` on it
-    waits for the halo, scatters it (own channels before the wait) into the stage's inputs, computes, gathers what is
-    sent and sends it, till `end`.
+    """One stage of a run on a node that runs stages, in ticks of its unit: from `start` on it prepares the stage's inputs
+    with its own channels, waits for the halo, scatters that into the inputs, computes, gathers what is sent and sends
+    it, till `end`.
     """
 
     start: int
     end: int
+    prepare: int
     wait: int
     scatter: int
     compute: int
     gather: int
     send: int
-    layout = _struct("QQQQQQQ")
+    layout = _struct("QQQQQQQQ")
 
 
 _Part = TypeVar("_Part", bound="_Fragment")

@@ -107,6 +107,8 @@ class Board:
     """None for real boards and hosted targets."""
     shared_memory: Region | None
     """What of its memory the emulator can keep in a file; None where nothing."""
+    tflite: bool
+    """Whether it can run a node's stages with TFLite, without C sources."""
 
     @property
     def core(self) -> str:
@@ -162,7 +164,9 @@ def load_board(name: str) -> Board:
     if chip is not None:
         data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
     board = record(
-        Board, {"name": name, "chip": None, "emulator": None, "shared_memory": None, **data}, f"boards/{name}.toml"
+        Board,
+        {"name": name, "chip": None, "emulator": None, "shared_memory": None, "tflite": False, **data},
+        f"boards/{name}.toml",
     )
     if board.unit not in UNITS:
         raise DiscoError(f"boards/{name}.toml: unit {board.unit!r} is none of {', '.join(UNITS)}")

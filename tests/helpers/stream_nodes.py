@@ -28,10 +28,10 @@ class EngineNode:
     thread: threading.Thread
     failure: DiscoError | None = None
 
-    def cut(self) -> None:
-        """Breaks all its lines at once, as when the machine loses power."""
-        for line in self.sockets.values():
-            with contextlib.suppress(OSError):
+    def cut_peers(self) -> None:
+        """Breaks its lines to all peers."""
+        for link, line in self.sockets.items():
+            if link > 0:
                 line.shutdown(socket.SHUT_RDWR)
 
 
@@ -40,8 +40,7 @@ def engine_nodes(bundle: Bundle, mode: str) -> Iterator[tuple[tuple[NodeLine, ..
     """The host's lines to all nodes of a bundle, and the nodes; all have ended at the end."""
     nodes: list[EngineNode] = []
     with wire(bundle.manifest.nodes) as wiring:
-        for place in range(bundle.manifest.nodes):
-            nodes.append(_start(bundle, place, mode, wiring.node_ends[place]))
+        nodes += [_start(bundle, place, mode, wiring.node_ends[place]) for place in range(bundle.manifest.nodes)]
         lines = tuple(
             NodeLine(place, BOARD, from_socket(f"node {place}", end), None, "look at its thread", StreamLink)
             for place, end in enumerate(wiring.host_ends)

@@ -18,7 +18,7 @@ from disco_firmware import protocol
 from disco_firmware.link import Message
 from disco_firmware.protocol import ADDRESS_HOST, Opcode, Status
 from disco_firmware.stream_link import STREAM_MAX_PAYLOAD, StreamError, StreamLink
-from disco_host.node.peers import HostGone, Mesh, NodeFailure, PeerLine, Place, Transfer, failure
+from disco_host.node.peers import HostGone, Mesh, PeerLine, Place, ReportedError, Transfer, failure
 from disco_host.node.program import NodeSlice, Stage, StagedProgram, sends_in_order
 from disco_host.node.state import Doing, NodeState
 from disco_targets.errors import DiscoError
@@ -40,7 +40,7 @@ def serve(slice_: NodeSlice, host: socket.socket, peers: Mapping[int, socket.soc
         state: Is told what the node does.
 
     Raises:
-        NodeFailure: A peer is gone, silent or wrong; the host was told by ERROR.
+        ReportedError: A peer is gone, silent or wrong; the host was told by ERROR.
         DiscoError: The slice cannot be run, or the host sent what does not belong.
     """
     Engine(slice_, host, peers, state).serve()
@@ -69,20 +69,20 @@ class Engine:
         self._host.settimeout(HOST_TIMEOUT_S)
         self._link = StreamLink(slice_.node, ADDRESS_HOST)
         self._state = state
-        self._input = memoryview(self._program.input).cast("B")
+        self._input = self._program.input.data.cast("B")
         lines = {peer: self._line(peer, line) for peer, line in sorted(peers.items())}
         self._mesh = Mesh(lines, host, state)
         self._awaited = tuple(self._goals(stage) for stage in self._program.stages)
 
     def _line(self, peer: int, line: socket.socket) -> PeerLine:
         sends = [
-            Transfer(gather.exchange, memoryview(gather.stream).cast("B"))
+            Transfer(gather.exchange, gather.stream.data.cast("B"))
             for gathers in self._program.gathers
             for gather in gathers
             if gather.receiver == peer
         ]
         receives = [
-            Transfer(send.exchange, memoryview(self._program.received[send.exchange, peer]).cast("B"))
+            Transfer(send.exchange, self._program.received[send.exchange, peer].data.cast("B"))
             for send in sends_in_order(self._manifest.programs[peer])
             if send.receiver == self._node
         ]
@@ -109,7 +109,7 @@ class Engine:
                     for message in self._link.receive(self._read(), 0.0):
                         self._take(message)
                         self._flush()
-        except NodeFailure as error:
+        except ReportedError as error:
             with contextlib.suppress(OSError):
                 self._link.send(Opcode.ERROR, error.report.pack())
                 self._flush()
@@ -147,12 +147,12 @@ class Engine:
             part = protocol.InputPart.unpack(message.payload)
             end = part.offset + len(part.data)
             if part.index != 0 or end > len(self._input):
-                raise NodeFailure(failure(Status.ERR_ARGUMENT))
+                raise ReportedError(failure(Status.ERR_ARGUMENT))
             self._input[part.offset : end] = part.data
         elif message.opcode == Opcode.RUN:
             self._run(protocol.Run.unpack(message.payload))
         else:
-            raise NodeFailure(failure(Status.ERR_PROTOCOL))
+            raise ReportedError(failure(Status.ERR_PROTOCOL))
 
     def _hello(self, hello: protocol.Hello) -> None:
         if self._link.session != hello.session:
@@ -231,11 +231,13 @@ class Engine:
             sending += sent - gathered
             account.routes[gather.place] = protocol.RouteRecord(began, sent, gather.stream.size, frames, 0)
         end = clock()
-        wait, scatter, compute = waited - before, before - start + scattered - waited, computed - scattered
-        account.stages.append(protocol.StageRecord(start, end, wait, scatter, compute, gathering, sending))
+        prepare, wait, scatter, compute = before - start, waited - before, scattered - waited, computed - scattered
+        account.stages.append(protocol.StageRecord(start, end, prepare, wait, scatter, compute, gathering, sending))
         for op in stage.info.ops:
             account.ops[op] = protocol.OpRecord(start, start, 0, 0, 0, 0)
-        account.ops[stage.main_op] = protocol.OpRecord(start, end, compute, wait, gathering + sending + scatter, 0)
+        account.ops[stage.main_op] = protocol.OpRecord(
+            start, end, compute, wait, prepare + scatter + gathering + sending, 0
+        )
 
     def _add_checksums(self, account: _Account) -> None:
         for stage in self._program.stages:

@@ -31,7 +31,7 @@ _MOST_VECTORS = 512
 _BROKEN = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
-class NodeFailure(DiscoError):
+class ReportedError(DiscoError):
     """A run or a greeting failed: what the host is told."""
 
     def __init__(self, report: protocol.ErrorReport) -> None:
@@ -151,7 +151,7 @@ class PeerLine:
 
         Raises:
             ConnectionError: The line is broken.
-            NodeFailure: Something else than the next frame came.
+            ReportedError: Something else than the next frame came.
         """
         while self._next < goal:
             frame = self._incoming[self._next]
@@ -167,7 +167,7 @@ class PeerLine:
                 raise ConnectionError("end of stream")
             before, self._got = self._got, self._got + taken
             if before < head <= self._got and self._header != self._packed(frame, self.peer, self._node):
-                raise NodeFailure(failure(Status.ERR_PROTOCOL, peer=self.peer, exchange=frame.exchange))
+                raise ReportedError(failure(Status.ERR_PROTOCOL, peer=self.peer, exchange=frame.exchange))
             if self._got == head + len(frame.data):
                 self._next, self._got = self._next + 1, 0
         return True
@@ -191,7 +191,7 @@ class PeerLine:
             return None
         length, opcode, *_ = FRAME_HEADER.unpack_from(pending)
         if (length, opcode) != (protocol.PeerHello.layout.size, Opcode.PEER_HELLO):
-            raise NodeFailure(failure(Status.ERR_PROTOCOL, peer=self.peer))
+            raise ReportedError(failure(Status.ERR_PROTOCOL, peer=self.peer))
         return bytes(pending[FRAME_HEADER.size :])
 
     def _packed(self, frame: _Frame, source: int, destination: int) -> bytes:
@@ -222,7 +222,7 @@ class Mesh:
         """Until of every peer in `goals` so many frames have come.
 
         Raises:
-            NodeFailure: The deadline passed, a line broke, or something else came.
+            ReportedError: The deadline passed, a line broke, or something else came.
             HostGone: The host gave up.
         """
         pending = dict(goals)
@@ -237,7 +237,7 @@ class Mesh:
             self._take(pending, place, start)
 
     def idle(self) -> None:
-        """Until the host sends something or closes its line; NodeFailure when a peer is lost meanwhile."""
+        """Until the host sends something or closes its line; ReportedError when a peer is lost meanwhile."""
         poll = select.poll()
         poll.register(self._host, select.POLLIN)
         for line in self.lines.values():
@@ -250,7 +250,7 @@ class Mesh:
         farewell.register(self._host, select.POLLRDHUP)
         if farewell.poll(FAREWELL_S * 1000):
             raise HostGone
-        raise NodeFailure(failure(Status.ERR_LINE, peer=lost))
+        raise ReportedError(failure(Status.ERR_LINE, peer=lost))
 
     def drain(self, deadline_s: float) -> None:
         """Until the kernel has taken everything; raises as `wait`."""
@@ -302,7 +302,7 @@ class Mesh:
         ready = dict(poll.poll(max(0.0, left) * 1000))
         if not ready:
             late = next(iter(pending or {peer: 0 for peer, line in self.lines.items() if line.unsent}))
-            raise NodeFailure(self._report(Status.ERR_TIMEOUT, late, place, pending, start))
+            raise ReportedError(self._report(Status.ERR_TIMEOUT, late, place, pending, start))
         if ready.get(self._host.fileno(), 0) & _BROKEN:
             raise HostGone
         for peer, line in self.lines.items():
@@ -317,8 +317,8 @@ class Mesh:
             if events & _BROKEN and peer not in wanted:
                 raise self._lost(line, place, pending, start)
 
-    def _lost(self, line: PeerLine, place: Place, pending: Mapping[int, int], start: float) -> NodeFailure:
-        return NodeFailure(self._report(Status.ERR_LINE, line.peer, place, pending, start))
+    def _lost(self, line: PeerLine, place: Place, pending: Mapping[int, int], start: float) -> ReportedError:
+        return ReportedError(self._report(Status.ERR_LINE, line.peer, place, pending, start))
 
     def _report(
         self, status: Status, peer: int, place: Place, pending: Mapping[int, int], start: float
@@ -337,8 +337,8 @@ def failure(
 
 def _check_greeting(theirs: protocol.PeerHello, ours: protocol.PeerHello, peer: int) -> None:
     if theirs.version != ours.version:
-        raise NodeFailure(failure(Status.ERR_VERSION, peer=peer))
+        raise ReportedError(failure(Status.ERR_VERSION, peer=peer))
     if theirs.bundle_id != ours.bundle_id or theirs.node_count != ours.node_count:
-        raise NodeFailure(failure(Status.ERR_BUNDLE, peer=peer))
+        raise ReportedError(failure(Status.ERR_BUNDLE, peer=peer))
     if theirs.node != peer:
-        raise NodeFailure(failure(Status.ERR_PEER, peer=peer))
+        raise ReportedError(failure(Status.ERR_PEER, peer=peer))

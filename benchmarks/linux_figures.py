@@ -1,0 +1,125 @@
+"""What the Linux benchmark makes of a run: the time in computation and in exchanges, and what the model predicts.
+
+Both nodes are on one machine and read one monotonic clock, so their stamps are compared as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from disco_firmware.manifest import Manifest
+from disco_firmware.protocol import StageRecord
+from disco_host.capture import InferenceCapture
+from disco_host.node.program import sends_in_order
+from disco_planning.replay import replay
+from disco_planning.replay_graph import Arrival, Graph, Link, Part, Protocol, Stream, Task
+
+NS = 1e-9
+
+
+@dataclass(frozen=True)
+class MeasuredLink:
+    """The link between two nodes."""
+
+    bytes_per_second: float
+    """Of TCP payload, one way."""
+    latency_s: float
+    """From the send of a small message to its receiver's having it."""
+
+
+def latency_ms(capture: InferenceCapture) -> float:
+    """From the start of the first node to the end of the last."""
+    return (max(node.end for node in capture.nodes) - min(node.start for node in capture.nodes)) / 1e6
+
+
+def compute_ms(capture: InferenceCapture) -> float:
+    """In the kernels: of every stage that of the slowest node."""
+    longest = max(len(node.stages) for node in capture.nodes)
+    return (
+        sum(
+            max(node.stages[place].compute for node in capture.nodes if place < len(node.stages))
+            for place in range(longest)
+        )
+        / 1e6
+    )
+
+
+def exchange_ms(manifest: Manifest, capture: InferenceCapture) -> float:
+    """In exchanges: of every stage that waits for one, from the moment when all that it reads is computed, on whichever
+    node, to the moment when it begins to compute; of the slowest node.
+    """
+    waits: dict[int, float] = {}
+    for node in capture.nodes:
+        program = manifest.programs[node.node]
+        for place, stage in enumerate(program.stages):
+            senders = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
+            if not senders:
+                continue
+            ready = [computed(capture.nodes[sender].stages[producer(manifest, e, sender)]) for e, sender in senders]
+            if place > 0:
+                ready.append(computed(node.stages[place - 1]))
+            record = node.stages[place]
+            waits[place] = max(waits.get(place, 0.0), computed(record) - record.compute - max(ready))
+    return sum(waits.values()) / 1e6
+
+
+def computed(record: StageRecord) -> int:
+    """When a stage had computed."""
+    return record.end - record.gather - record.send
+
+
+def producer(manifest: Manifest, exchange: int, sender: int) -> int:
+    """The sender's stage that computes the tensor of an exchange."""
+    tensor = manifest.exchanges[exchange].tensor
+    return next(k for k, stage in enumerate(manifest.programs[sender].stages) if tensor in stage.outputs)
+
+
+def sent_bytes(manifest: Manifest) -> int:
+    """Payload of one inference in the direction that carries more."""
+    return max((sum(send.bytes for send in program.sends) for program in manifest.programs), default=0)
+
+
+def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link: MeasuredLink) -> float:
+    """The latency as the max-plus replay gives it: every node's own work per stage as measured (the median), every
+    byte over the link as measured.
+    """
+    works = [_work(manifest, node, captures) for node in range(manifest.nodes)]
+    sends = [(node, send) for node, program in enumerate(manifest.programs) for send in sends_in_order(program)]
+    numbers = {(send.exchange, node, send.receiver): number for number, (node, send) in enumerate(sends)}
+    nodes, gathered = [], {}
+    for node, work in enumerate(works):
+        tasks: list[Task] = []
+        for place, stage in enumerate(manifest.programs[node].stages):
+            prepare, run, send_each, gather_each = work[place]
+            parts = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
+            needs = [numbers[exchange, sender, node] for exchange, sender in sorted(parts)]
+            arrivals = tuple(Arrival(number, sends[number][1].bytes) for number in needs)
+            tasks += [Task(f"prepare {place}", prepare), Task(f"stage {place}", run, arrivals)]
+            for number, (sender, send) in enumerate(sends):
+                if sender == node and send.tensor in stage.outputs:
+                    gathered[number] = len(tasks)
+                    tasks += [Task("gather", gather_each), Task("send", send_each)]
+        nodes.append(tuple(tasks))
+    streams = tuple(
+        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, gathered[number]),))
+        for number, (node, send) in enumerate(sends)
+    )
+    pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]
+    links = tuple(Link(pair, link.bytes_per_second, link.latency_s) for pair in pairs)
+    largest = max((stream.bytes for stream in streams), default=1)
+    return replay(Graph(tuple(nodes), streams, links, Protocol(largest))).latency_s * 1e3
+
+
+def _work(manifest: Manifest, node: int, captures: Sequence[InferenceCapture]) -> list[tuple[float, ...]]:
+    """Seconds per stage: preparing, computing (with all that is neither waiting nor listed), one send, one gather."""
+    result: list[tuple[float, ...]] = []
+    for place, stage in enumerate(manifest.programs[node].stages):
+        records = [capture.nodes[node].stages[place] for capture in captures]
+        count = max(1, sum(send.tensor in stage.outputs for send in manifest.programs[node].sends))
+        others = [r.end - r.start - r.prepare - r.wait - r.gather - r.send for r in records]
+        parts = ([r.prepare for r in records], others, [r.send for r in records], [r.gather for r in records])
+        prepare, run, send, gather = (median(values) * NS for values in parts)
+        result.append((prepare, run, send / count, gather / count))
+    return result
