@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SIZE = 32
-CLASSES = 16
+CLASSES = 12
 TRAIN_FONTS, TUNING_FONTS, TEST_FONTS = range(200), range(1000, 1100), range(2000, 2100)
 _CORNERS = 2  # rounds of corner cutting
 _POINTS = 8  # control points of a stroke, and segments of a serif or distractor

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from glyphs import CLASSES, HARD, PLAIN, SIZE, Difficulty
 from torch import Tensor, nn
+from torch.nn import functional
 
 from disco_planning.latency import Convention, equal_cluster, latencies, layer_costs, total_seconds
 from disco_planning.planner import equilibrium, for_latency
@@ -31,7 +31,7 @@ EXAMPLE = torch.zeros(1, 3, SIZE, SIZE)
 
 
 class Branches(nn.Module):
-    """`branches` narrow residual networks side by side: 8, 16 and 32 channels each, on 8x8, 4x4 and 2x2 positions.
+    """`branches` narrow residual networks side by side: 6, 12 and 24 channels each, on 8x8, 4x4 and 2x2 positions.
 
     Dense, they are one network of that many times the width. The stem reads patches of 4x4 pixels, which makes room for
     eight branches in the time of one ResNet-8.
@@ -39,7 +39,7 @@ class Branches(nn.Module):
 
     def __init__(self, branches: int) -> None:
         super().__init__()
-        width = 8 * branches
+        width = 6 * branches
         self.stem = nn.Conv2d(3, width, 6, 4, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(width)
         self.stages = nn.Sequential(
@@ -49,8 +49,8 @@ class Branches(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images [n, 3, 32, 32] to logits [n, CLASSES]."""
-        x = self.stages(F.relu(self.norm(self.stem(x))))
-        return self.classifier(F.avg_pool2d(x, 2).flatten(1))  # type: ignore[no-any-return]
+        x = self.stages(functional.relu(self.norm(self.stem(x))))
+        return self.classifier(functional.avg_pool2d(x, 2).flatten(1))  # type: ignore[no-any-return]
 
 
 def _deit() -> nn.Module:
@@ -65,9 +65,10 @@ class Network:
     Attributes:
         build: Makes it, with newly drawn weights.
         nodes: How many share it.
-        epochs: Of the dense network.
-        round_epochs: After each pruning.
-        peak_rate: Of the learning rate in dense training; half of it in the rounds.
+        epochs: Of dense training at the constant learning rate.
+        round_epochs: At the constant learning rate after each pruning.
+        anneal_epochs: With a falling learning rate, before anything is measured.
+        rate: The constant learning rate.
         difficulty: Of its images.
     """
 
@@ -75,14 +76,15 @@ class Network:
     nodes: int
     epochs: int
     round_epochs: int
-    peak_rate: float
+    anneal_epochs: int
+    rate: float
     difficulty: Difficulty = HARD
 
 
 NETWORKS = {
-    "cnn": Network(lambda: ResNet8(CLASSES), 2, 6, 1, 5e-3),
-    "deit": Network(_deit, 2, 8, 1, 2e-3, PLAIN),
-    **{f"branches{n}": Network(lambda n=n: Branches(n), n, 6, 1, 5e-3) for n in (2, 4, 8)},
+    "cnn": Network(lambda: ResNet8(CLASSES), 2, 6, 1, 2, 3e-3),
+    "deit": Network(_deit, 2, 10, 1, 3, 1.5e-3, PLAIN),
+    **{f"branches{n}": Network(lambda n=n: Branches(n), n, 6, 1, 2, 3e-3) for n in (2, 4, 8)},
 }
 
 

@@ -60,7 +60,7 @@ def _run(output: Path, work: Path, seeds: tuple[int, ...], scale: Scale, only: t
     missing = [run for run in runs if run.key not in done]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=sum(scale.epochs(run) for run in missing))
+        task = progress.add_task("", total=sum(scale.epochs(run) + scale.anneal_epochs(run) for run in missing))
         runner = Runner(work, scale, lambda: progress.advance(task))
         for run in missing:
             progress.update(task, description=run.key)

@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 
 TUNING_SEED = 99
 """Schedules and the image set were tuned with this seed and with fonts that no reported figure has seen."""
-ROUNDS = {"cnn": (0.5, 0.8, 0.9, 0.95), "deit": (0.5, 0.8, 0.9, 0.95)}
+ROUNDS, RANDOM_ROUNDS = (0.5, 0.8, 0.9, 0.95), (0.5, 0.8, 0.9)
 BRANCH_ROUNDS = (0.5, 0.9)
 PLANNED = ("uniform", "equilibrium")
-BALANCE_STEPS = (0.6, 0.9, 1.0)
 LAST = (0.99, 1.0)
 """Both from the last round before, so that they are trained for the same number of epochs."""
 
@@ -56,7 +55,7 @@ class Run:
         experiment: Which table it belongs to: "latency", "branches" or "balance".
         network: A key of NETWORKS.
         method: "dense", "disco", "random", "scratch", "uniform" or "equilibrium".
-        sparsity: What it is pruned to, 0 to 1; of the planner's methods the fraction of the planned sparsity.
+        sparsity: What it is pruned to, 0 to 1; 1 of the planner's methods, which have a sparsity for each layer.
         seed: Of weights, images, order and random sub-rows.
         parent: The run whose network it goes on with.
     """
@@ -79,7 +78,7 @@ class Run:
         network = NETWORKS[self.network]
         if self.method == "scratch":
             # As many as the network of 100 % has seen in all.
-            rounds = len(ROUNDS.get(self.network, BRANCH_ROUNDS)) + 1
+            rounds = len(BRANCH_ROUNDS if self.experiment == "branches" else ROUNDS) + 1
             return network.epochs + rounds * network.round_epochs
         return network.epochs if self.parent is None else network.round_epochs
 
@@ -88,13 +87,17 @@ class Run:
 class Scale:
     """How much of everything: the whole, or little to test the machinery."""
 
-    train_images: int = 8000
-    test_images: int = 3000
+    train_images: int = 4000
+    test_images: int = 2000
     epoch_factor: float = 1.0
 
     def epochs(self, run: Run) -> int:
-        """Of `run`, at least one."""
+        """Of `run` at the constant learning rate, at least one."""
         return max(1, round(run.epochs * self.epoch_factor))
+
+    def anneal_epochs(self, run: Run) -> int:
+        """The same of the last part."""
+        return max(1, round(NETWORKS[run.network].anneal_epochs * self.epoch_factor))
 
 
 def all_runs(seeds: tuple[int, ...]) -> tuple[Run, ...]:
@@ -105,14 +108,13 @@ def all_runs(seeds: tuple[int, ...]) -> tuple[Run, ...]:
 
 def _latency(network: str, seed: int) -> list[Run]:
     dense = Run("latency", network, "dense", 0.0, seed)
-    disco = _chain(dense, "disco", ROUNDS[network])
-    random = _chain(dense, "random", ROUNDS[network])
+    disco = _chain(dense, "disco", ROUNDS)
+    random = _chain(dense, "random", RANDOM_ROUNDS)
     return [
         dense,
         *disco,
         *(Run("latency", network, "disco", sparsity, seed, disco[-1]) for sparsity in LAST),
         *random,
-        Run("latency", network, "random", 0.99, seed, random[-1]),
         Run("latency", network, "scratch", 1.0, seed),
     ]
 
@@ -128,15 +130,15 @@ def _branches(seed: int) -> list[Run]:
 
 
 def _balance(seed: int) -> list[Run]:
-    dense = Run("latency", "cnn", "dense", 0.0, seed)
-    return [run for method in PLANNED for run in _chain(dense, method, BALANCE_STEPS, "balance")]
+    start = _chain(Run("latency", "cnn", "dense", 0.0, seed), "disco", ROUNDS[:1])[0]
+    return [Run("balance", "cnn", method, 1.0, seed, start) for method in PLANNED]
 
 
-def _chain(start: Run, method: str, sparsities: tuple[float, ...], experiment: str = "") -> list[Run]:
+def _chain(start: Run, method: str, sparsities: tuple[float, ...]) -> list[Run]:
     """Rounds of rising sparsity, each on the network of the one before."""
     runs = [start]
     for sparsity in sparsities:
-        runs.append(Run(experiment or start.experiment, start.network, method, sparsity, start.seed, runs[-1]))
+        runs.append(Run(start.experiment, start.network, method, sparsity, start.seed, runs[-1]))
     return runs[1:]
 
 
@@ -157,11 +159,13 @@ class Runner:
         if run.parent is not None:
             score = RandomScore(torch.initial_seed()) if run.method == "random" else sub_row_norms
             prune(cut, _sparsity(run), score)
-        rate = NETWORKS[run.network].peak_rate * (0.5 if run.parent else 1.0)
-        training, test = data(run.seed, NETWORKS[run.network].difficulty, self._scale)
-        for _ in train(model, training, self._scale.epochs(run), rate, random):
+        network = NETWORKS[run.network]
+        training, test = data(run.seed, network.difficulty, self._scale)
+        for _ in train(model, training, self._scale.epochs(run), network.rate, random):
             self._tick()
-        torch.save(model.state_dict(), self._path(run))
+        torch.save(model.state_dict(), self._path(run))  # what later rounds go on with
+        for _ in train(model, training, self._scale.anneal_epochs(run), network.rate, random, anneal=True):
+            self._tick()
         return {
             "run": run.key,
             "experiment": run.experiment,
@@ -170,7 +174,7 @@ class Runner:
             "method": run.method,
             "sparsity": f"{run.sparsity:g}",
             "seed": str(run.seed),
-            "epochs": str(_total_epochs(run, self._scale)),
+            "epochs": str(_total_epochs(run, self._scale) + self._scale.anneal_epochs(run)),
             "s_comm": f"{network_sparsity(cut):.4f}",
             "latency_ms": f"{latency_ms(cut, layer_costs_of(run.network)):.3f}",
             "accuracy": f"{accuracy(model, test):.4f}",
@@ -217,9 +221,7 @@ def _built(run: Run) -> tuple[nn.Module, Plan]:
 
 
 def _sparsity(run: Run) -> float | dict[str, float]:
-    if run.method not in PLANNED:
-        return run.sparsity
-    return {name: run.sparsity * value for name, value in _planned[run.method](run.network).items()}
+    return _planned[run.method](run.network) if run.method in PLANNED else run.sparsity
 
 
 def _total_epochs(run: Run, scale: Scale) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,19 +14,30 @@ if TYPE_CHECKING:
     from glyphs import Images
 
 BATCH = 64
+WARM_UP = 20
 SHIFT = 2
 """Largest shift of a training batch, in pixels."""
 
 
-def train(model: nn.Module, data: Images, epochs: int, peak_rate: float, random: torch.Generator) -> Iterator[int]:
-    """Train `model` in place with AdamW and one cycle of the learning rate; yields after each epoch."""
-    optimiser = torch.optim.AdamW(model.parameters(), peak_rate, weight_decay=0.01)
+def train(
+    model: nn.Module, data: Images, epochs: int, rate: float, random: torch.Generator, *, anneal: bool = False
+) -> Iterator[int]:
+    """Train `model` in place with AdamW; yields after each epoch.
+
+    The learning rate rises to `rate` in WARM_UP steps and stays there, or, with `anneal`, falls to zero from there.
+    """
+    optimiser = torch.optim.AdamW(model.parameters(), rate, weight_decay=0.01)
     steps = epochs * -(-len(data.labels) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peak_rate, max(2, steps))
+
+    def factor(step: int) -> float:
+        return min((step + 1) / WARM_UP, 1 - step / steps if anneal else 1.0)
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
     for epoch in range(epochs):
         model.train()
         for pick in torch.randperm(len(data.labels), generator=random).split(BATCH):
-            loss = F.cross_entropy(model(_shifted(data.images[pick], random)), data.labels[pick], label_smoothing=0.05)
+            answers = model(_shifted(data.images[pick], random))
+            loss = functional.cross_entropy(answers, data.labels[pick], label_smoothing=0.05)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -44,7 +55,7 @@ def accuracy(model: nn.Module, data: Images) -> float:
 
 def _shifted(images: Tensor, random: torch.Generator) -> Tensor:
     right, down = torch.randint(2 * SHIFT + 1, (2,), generator=random).tolist()
-    padded = F.pad(images, (SHIFT,) * 4, mode="replicate")
+    padded = functional.pad(images, (SHIFT,) * 4, mode="replicate")
     return _channels_last(padded[:, :, down : down + images.shape[2], right : right + images.shape[3]])
 
 
