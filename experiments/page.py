@@ -40,10 +40,10 @@ def _method(results: Results) -> str:
     )
     lines = [
         f"**Runs.** Seeds {', '.join(map(str, seeds))}, each with other weights, other training images and another "
-        f"order. {scale.train_images} training images of {SIZE}x{SIZE} pixels in {CLASSES} classes, {scale.test_images} "
-        "test images, the same for all seeds. AdamW, batches of 64 shifted by up to 2 pixels. Networks are trained and "
-        "pruned at a constant learning rate; before it is measured, a copy of each is annealed with a falling one. Epochs: "
-        f"{epochs}. Networks from scratch go the same way without pruning.",
+        f"order. {scale.train_images} training images of {SIZE}x{SIZE} pixels in {CLASSES} classes; "
+        f"{scale.test_images} test images, the same for all seeds. AdamW, batches of 64 shifted by up to 2 pixels. "
+        "Networks are trained and pruned at a constant learning rate; a copy of each is annealed with a falling one "
+        f"before it is measured. Epochs: {epochs}. Networks from scratch go the same way without pruning.",
         "",
         f"**Latency** is projected, not measured: `disco_planning`'s model of the system `{SYSTEM}` (a link of "
         f"{format_rate(system.bandwidth_bytes_per_s, 'B/s')}, {format_rate(system.operations_per_s, 'OP/s')} per node) "
