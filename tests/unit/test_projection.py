@@ -118,19 +118,20 @@ def test_a_slow_answer_is_exposed(tmp_path: Path) -> None:
     assert projection.exposed_share == pytest.approx(1.6 / 2.4, abs=1e-4)
     assert [node.waiting_ms for node in projection.nodes] == pytest.approx([1.6, 1.6], abs=1e-5)
     path = [step.label for step in projection.critical_path]
-    assert path == ["credit", "acknowledgement", "exchange 0", "b + c"]  # acknowledgements go first
+    assert path == ["credit", "exchange 0", "b + c"]
 
 
 def test_bytes_on_the_line_are_those_of_the_protocol(tmp_path: Path) -> None:
     projection = _project(tmp_path, NODE + LINK + "latency_us = 1000\n").projection
-    # Leave to send (22 bytes), 40 bytes in a frame (26 beside them), an acknowledgement (14) of each of the other's.
-    assert [(link.frames, link.wire_bytes) for link in projection.links] == [(4, 22 + 66 + 2 * 14)] * 2
+    # Leave to send (19 bytes); 40 bytes in a frame (17 beside them), which acknowledges the other's leave; an
+    # acknowledgement (13) of the other's 40 bytes.
+    assert [(link.frames, link.wire_bytes) for link in projection.links] == [(3, 19 + 57 + 13)] * 2
 
 
 def test_protocol_work_is_time(tmp_path: Path) -> None:
     text = NODE.replace("look = 0", "look = 100").replace("link_byte = 0", "link_byte = 10")
     projection = _project(tmp_path, text + LINK).projection
-    cycles = 10 * 100 + 10 * (40 + 40) * (254 / 228)  # looks: 2 + 3, and with the joined op 2 + 3
+    cycles = 10 * 100 + 10 * (40 + 40) * (253 / 236)  # looks: 2 + 3, and with the joined op 2 + 3
     assert [node.protocol_ms for node in projection.nodes] == pytest.approx([cycles / 1e4] * 2)
 
 
