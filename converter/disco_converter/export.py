@@ -22,7 +22,6 @@ from disco_converter.kernel_choice import OPTIMIZE
 from disco_converter.node_shares import check_shares, planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
-from disco_converter.partition import partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
 from disco_converter.stages import stage_file, stages_of
@@ -129,7 +128,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
 
 def _alone(graph: g.Graph, board: Board, optimize: str, origin: Origin) -> NodeProgram:
     """What one board would need for the whole model."""
-    cut = partition(graph, 1)
+    cut = partition_in_order(graph, 1)
     return program_of(cut, firmware_of(cut, (board,), optimize, origin)[0])
 
 
