@@ -150,6 +150,7 @@ def _totals_table(result: ExportResult) -> Table:
         "MACs",
         "of the\nmodel",
         "bytes sent /\ninference",
+        "activations\n(over the least)",
         "flash at most\n(of the board)",
         "RAM at most\n(of the board)",
     )
@@ -170,6 +171,7 @@ def _totals(manifest: Manifest, nodes: int, program: NodeProgram, board: Board) 
         f"{executed:,}",
         f"{100 * executed / dense:.1f} %" if dense else "",
         sent or "-",
+        f"{program.arena_bytes:,} ({100 * (program.arena_bytes / max(program.arena_bound_bytes, 1) - 1):.1f} %)",
         _of(flash_estimate(program), board.flash_bytes),
         _of(ram_estimate(nodes, program), board.ram_bytes),
     )

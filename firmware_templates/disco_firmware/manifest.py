@@ -200,6 +200,10 @@ class NodeProgram:
     stages: tuple[NodeStage, ...]
     """The same program for TFLite: run one after the other, what each writes being sent at its end."""
     arena_bytes: int
+    """Activations and scratch memory."""
+    arena_bound_bytes: int
+    """No placement of them takes less: the largest sum of what is in use in one op, an output over its input counted
+    once."""
     constant_bytes: int
     """Weights, biases, requantisation tables and descriptors: the model's part of the flash."""
 

@@ -89,6 +89,7 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
         receives=(NodeReceive(0, 0, 0),) if node == 1 else (),
         outputs=(NodeOutput("c", channels),),
         arena_bytes=100,
+        arena_bound_bytes=100,
         constant_bytes=10,
     )
 

@@ -7,10 +7,10 @@ constant arguments, so that the compiler specialises it for the layer:
                                 uint16_t row_begin, uint16_t row_end)
 
 `in` is an array of the op's inputs. The rows of an op are computed in order, beginning with row 0, in ranges that begin
-at multiples of `row_step`; only the input rows that those output rows need may be read. Within a range too: `rows_at_once`
-by `rows_at_once`, and no input row above `first_unread` is read any more. So the output may lie over input rows that have been read, and of ADD, MUL and RELU over an input itself,
-whose values are read before their results are written. `scratch` is 16-byte aligned, belongs to the op from its first
-row to its last, and holds anything at row 0.
+at multiples of `row_step`; only the input rows that those output rows need may be read. Within a range too rows are
+computed in order, `rows_at_once`, and no input row above `first_unread` is read any more: the output may lie over input
+rows that have been read. ADD, MUL and RELU read a value before they write its result: the output may be an input.
+`scratch` is 16-byte aligned, belongs to the op from its first row to its last, and holds anything at row 0.
 """
 
 from __future__ import annotations

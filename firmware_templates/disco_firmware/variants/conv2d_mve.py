@@ -84,7 +84,6 @@ class Conv2DMve(Variant):
     def instructions(self, layer: Layer) -> int:
         """Dot products, requantisation and what surrounds a pair of pixels; then the strip."""
         op, out = _op(layer), layer.output
-        window = op.window
         dense = _is_dense(layer)
         runs, length = (1, out.height * out.width) if dense else (out.height, out.width)
         groups = -(-out.channels // GROUP)
