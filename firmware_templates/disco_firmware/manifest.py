@@ -14,7 +14,7 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 REPLICATED = "replicated"
 
 

@@ -352,7 +352,12 @@ class Channels:
 
     def pack(self) -> bytes:
         """The payload."""
-        return self.layout.pack(self.inference % 256, self.exchange % 256, self.offset % 65536) + self.data
+        return self.header(self.inference, self.exchange, self.offset) + self.data
+
+    @classmethod
+    def header(cls, inference: int, exchange: int, offset: int) -> bytes:
+        """What stands before the data."""
+        return cls.layout.pack(inference % 256, exchange % 256, offset % 65536)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Channels:
