@@ -46,12 +46,12 @@ def _program(node: int) -> NodeProgram:
     """conv a, which is sent; conv b of 3x3, which waits for it row by row; an op joined to b."""
     ops = (_op("a", "a"), _op("b", "b", (HaloWait(0, (2, 3, 4, 4)),)), _op("c", "c", joined=True))
     return NodeProgram(
-        node, "t", ops, (NodeSend(0, "a", 1 - node, 40, 2),), (NodeReceive(0, 1 - node, 0),), (), 0, 0, 0
+        node, "t", ops, (NodeSend(0, "a", 1 - node, 40, 2),), (NodeReceive(0, 1 - node, 0),), (), (), 0, 0, 0
     )
 
 
 MANIFEST = Manifest(
-    schema=3,
+    schema=5,
     tool_version="0",
     bundle_id="ab" * 16,
     model=ModelInfo("net", "0", "0"),
