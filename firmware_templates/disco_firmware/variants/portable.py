@@ -17,7 +17,8 @@ from disco_firmware.variants.base import ConstantArray, Constants, Layer, Refere
 
 NAME = "portable"
 ARMV6M = 1.8
-"""Instructions of Armv6-M for each of Armv7-M: it has no multiply-accumulate, no upper half of a product, eight registers for most."""
+"""Instructions of Armv6-M for each of Armv7-M: it has neither multiply-accumulate nor long products, and most of its
+instructions know eight registers only."""
 
 
 @dataclass(frozen=True)
