@@ -66,7 +66,7 @@ class Board:
 
 
 HOST_BUILDS = {
-    "gcc sanitized": ("gcc", ("-O1", *c_build.SANITIZERS, "-DVARIANT_EXACT_BLOCKS")),
+    "gcc sanitized": ("gcc", ("-Og", *c_build.SANITIZERS, "-DVARIANT_EXACT_BLOCKS")),
     "clang -O2": ("clang", ("-O2",)),
 }
 BOARDS = {
