@@ -23,7 +23,7 @@ from disco_converter.kernel_choice import OPTIMIZE
 from disco_converter.node_shares import check_shares, planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
-from disco_converter.ownership import propagate
+from disco_converter.ownership import Ownership, propagate
 from disco_converter.partition import partition
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
@@ -114,7 +114,8 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         origin, shares = _int8_model(config, progress)
         graph = read_tflite(origin.content, origin.name)
         try_out(origin.content, origin.name)
-        compacted = _without_constants(graph, config.nodes, shares, config, boards, origin.content)
+        ownership = propagate(graph, config.nodes, shares)
+        compacted = _compacted(graph, config, boards, origin.content, ownership)
         cut = partition_in_order(compacted, config.nodes, shares)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         for node in nodes:
@@ -132,23 +133,18 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
     return ExportResult(bundle, proof, boards, alone, left_out)
 
 
-def _without_constants(
-    graph: g.Graph,
-    nodes: int,
-    shares: tuple[float, ...] | None,
-    config: ExportConfig,
-    boards: Sequence[Board],
-    content: bytes,
+def _compacted(
+    graph: g.Graph, config: ExportConfig, boards: tuple[Board, ...], content: bytes, ownership: dict[str, Ownership]
 ) -> g.Graph:
-    """What the constants are is known of TFLite's reference kernels; nodes that run TFLite may have others."""
+    """What constants are is known of TFLite's reference kernels; nodes that run TFLite may have others."""
     if config.keep_constants or any(board.tflite for board in boards):
         return graph
-    return without_constant_channels(graph, content, propagate(graph, nodes, shares))
+    return without_constant_channels(graph, content, ownership)
 
 
-def _alone(graph: g.Graph, boards: Sequence[Board], config: ExportConfig, origin: Origin) -> NodeProgram:
+def _alone(graph: g.Graph, boards: tuple[Board, ...], config: ExportConfig, origin: Origin) -> NodeProgram:
     """What one board would need for the whole model."""
-    cut = partition(_without_constants(graph, 1, None, config, boards, origin.content), 1)
+    cut = partition(_compacted(graph, config, boards, origin.content, propagate(graph, 1)), 1)
     return program_of(cut, firmware_of(cut, boards[:1], config.optimize, origin)[0])
 
 
