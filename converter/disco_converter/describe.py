@@ -41,6 +41,7 @@ def _tensor(cut: Partition, name: str) -> m.TensorInfo:
         tensor.scale,
         tensor.zero_point,
         m.REPLICATED if owners is None else tuple(owners.tolist()),
+        tuple(value for _, value in sorted(cut.graph.constants.get(name, {}).items())),
     )
 
 

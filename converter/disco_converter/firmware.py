@@ -93,5 +93,6 @@ def _bundle_id(cut: Partition, targets: tuple[str, ...], optimize: str, origin: 
     routes = [[e.tensor, sorted((list(pair), channels) for pair, channels in e.routes.items())] for e in cut.exchanges]
     versions = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION]
     order = [op.index for op in cut.graph.ops]
-    facts = [*versions, cut.nodes, targets, optimize, routes, order]
+    constants = {tensor: sorted(values.items()) for tensor, values in cut.graph.constants.items()}
+    facts = [*versions, cut.nodes, targets, optimize, routes, order, constants]
     return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(origin.content).digest()).hexdigest()[:32]

@@ -32,6 +32,9 @@ def print_report(result: ExportResult, console: Console) -> None:
         + (f" (a big model: {result.inputs_left_out} more inputs were left out)." if result.inputs_left_out else "."),
         highlight=False,
     )
+    constants = sum(len(tensor.constants) for tensor in manifest.tensors)
+    if constants:
+        console.print(f"{constants} channels are constant and computed by no node (--keep-constants: by their owners).")
     console.print(f"Bundle {manifest.bundle_id} in {result.bundle.path}", highlight=False)
 
 

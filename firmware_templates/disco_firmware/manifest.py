@@ -16,6 +16,7 @@ from disco_targets.records import record
 
 SCHEMA_VERSION = 5
 REPLICATED = "replicated"
+NOBODY = -1
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,15 @@ class TensorInfo:
     scale: float
     zero_point: int
     owners: str | tuple[int, ...]
-    """REPLICATED, or for each channel the node that computes and stores it."""
+    """REPLICATED, or for each channel the node that computes and stores it: NOBODY where it is constant."""
+    constants: tuple[int, ...] = ()
+    """Values of the channels that nobody computes, for every input and pixel, in their order."""
+
+    @property
+    def constant_channels(self) -> tuple[int, ...]:
+        """The channels that nobody computes."""
+        owners = () if isinstance(self.owners, str) else self.owners
+        return tuple(channel for channel, owner in enumerate(owners) if owner == NOBODY)
 
 
 @dataclass(frozen=True)
