@@ -64,9 +64,10 @@ class Row:
     """Latency: from the start of the first node to the end of the last."""
     p95_ms: float
     compute_ms: float
-    """In the kernels, of every stage the slower node's; median."""
+    """In the kernels, of the slower node; median."""
     exchange_ms: float
-    """From the moment when all that a stage reads is computed to its beginning to compute, of all stages; median."""
+    """From the moment when all that a stage reads is computed to its beginning to compute, of all its stages; of the
+    slower node; median."""
     exchanges: int
     bytes: int
     """Payload of one inference in the direction that carries more."""

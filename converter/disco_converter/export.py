@@ -44,8 +44,8 @@ RANDOM_INPUTS = 8
 
 
 PROVED_MACS = 20_000_000_000
-"""Of all inputs of a proof together: the reference kernels take about a second for 10**9. A big model is proved with
-fewer inputs, half of them random."""
+"""Of all inputs of a proof together: the reference kernels take about a second for 3 * 10**9. A big model is proved
+with fewer inputs, half of them random."""
 
 
 class Progress(Protocol):

@@ -71,7 +71,9 @@ class _Chain:
 
     def __init__(self, partition: Partition, slices: tuple[tuple[SliceFile, ...], ...]) -> None:
         self._partition = partition
-        ordered = sorted((f for files in slices for f in files), key=lambda f: (f.stage.index, f.stage.node))
+        ordered = sorted(
+            (f for files in slices for f in files), key=lambda f: (f.stage.level, f.stage.node, f.stage.index)
+        )
         self._stages = [(f.stage, ReferenceModel(f.content, _name(f.stage), observe=True)) for f in ordered]
 
     def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, str], g.Int8Array]]:
