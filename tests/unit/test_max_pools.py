@@ -18,7 +18,7 @@ def _model(before: str, **pool: Any) -> onnx.ModelProto:
         onnx.helper.make_node("MaxPool", ["y"], ["z"], kernel_shape=[3, 3], **pool),
     ]
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 2, 7, 6])
-    z = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)
+    z = onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [1, 2, "h", "w"])
     model = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, "g", [x], [z]), opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9
     )
