@@ -194,7 +194,7 @@ def _inside(core: int, space: Namespace) -> list[str]:
 
 
 def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
-    """Both directions at once, as in an exchange."""
+    """What a large message takes longer than a small one, and half a round trip of small ones."""
     program = [sys.executable, str(ROOT / "benchmarks" / "linux_probe.py")]
     listen = [*_inside(1, pair[1]), *program, "listen", pair[1].pair_address]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -202,7 +202,8 @@ def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
         listener.stdout.readline()
         call = [*_inside(0, pair[0]), *program, "call", pair[1].pair_address]
         probed = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-    return MeasuredLink(probed["both_ways_bytes_per_s"] / 2, probed["round_trip_s"] / 2)
+    seconds = probed["large_round_trip_s"] - probed["round_trip_s"]
+    return MeasuredLink(probed["large_bytes"] / seconds, probed["round_trip_s"] / 2)
 
 
 def _measure(
