@@ -19,6 +19,8 @@ from disco_targets.errors import DiscoError
 
 BUILD_TIMEOUT_S = 300.0
 LOCK_POLL_S = 0.1
+_CMAKE_BREAKS_AT = ';":$\\\n'
+"""Characters that CMake and its makefiles cannot carry in the path of a source."""
 _PACKAGES = {
     "cmake": "cmake",
     "make": "make",
@@ -73,6 +75,7 @@ def build_node(
             f"{bundle} has no C sources for node {node}: the model is too big for them; use the engine tflite, or more "
             "nodes"
         )
+    _check_path(source)
     hosted = port == "posix" or not (source / "link.ld").is_file()
     prefix = "" if hosted else "arm-none-eabi-"
     for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
@@ -138,6 +141,12 @@ def _try_lock(lock: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _check_path(source: Path) -> None:
+    odd = sorted(set(str(source)) & set(_CMAKE_BREAKS_AT))
+    if odd:
+        raise DiscoError(f"{source} has {odd[0]!r} in its path, which CMake cannot build: move the bundle elsewhere")
 
 
 def _require(program: str) -> None:

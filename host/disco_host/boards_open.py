@@ -13,7 +13,7 @@ from disco_host.config import CYCLES_ESTIMATE, DEFAULT_EXCHANGE_DEADLINE_S, LINU
 from disco_host.estimate import build_plugin, check_estimate
 from disco_host.firmware import build_images
 from disco_host.remote.local import start_agents
-from disco_host.remote.nodes import Defaults, open_linux
+from disco_host.remote.nodes import Defaults, LinuxNodes, open_linux
 from disco_targets.board import load_board
 from disco_targets.errors import DiscoError
 
@@ -35,12 +35,17 @@ class Boards:
     lines: tuple[NodeLine, ...]
     images: Sequence[FirmwareImage | None] = ()
     """By node, where their firmware was built here."""
-    watch: Watch | None = None
-    """Over the agents of Linux nodes."""
+    linux: LinuxNodes | None = None
+    """Where some are Linux nodes."""
     exchange_deadline_s: float | None = None
     """Of the nodes' waits for each other; None: as any other."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Boards and the Linux nodes that they reach through this host."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """Over the agents of Linux nodes."""
+        return self.linux.watch if self.linux is not None else None
 
 
 @contextlib.contextmanager
@@ -74,9 +79,9 @@ def _with_linux(
     emulated = {node.node: load_board(node.board) for node in cluster if not node.is_linux}
     if not emulated:
         progress.step("preparing the Linux nodes")
-        with open_linux(bundle, cluster, defaults) as (lines, watch):
+        with open_linux(bundle, cluster, defaults) as linux:
             deadline = config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S
-            yield Boards(lines, watch=watch, exchange_deadline_s=deadline)
+            yield Boards(linux.lines, linux=linux, exchange_deadline_s=deadline)
         return
     _check_mixed(bundle, cluster)
     check_emulators([emulated[node] for node in sorted(emulated)], len(cluster))
@@ -86,12 +91,12 @@ def _with_linux(
     progress.step("booting the boards and preparing the Linux nodes")
     with (
         start_emulated_among(emulated, paths, len(cluster), logs=config.logs) as (board_lines, relayed),
-        open_linux(bundle, cluster, defaults, relayed) as (linux_lines, watch),
+        open_linux(bundle, cluster, defaults, relayed) as linux,
     ):
         yield Boards(
-            tuple(sorted([*board_lines, *linux_lines], key=lambda line: line.node)),
+            tuple(sorted([*board_lines, *linux.lines], key=lambda line: line.node)),
             [images.get(node.node) for node in cluster],
-            watch,
+            linux,
             config.exchange_deadline_s,
             tuple(relayed),
         )

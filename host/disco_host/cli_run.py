@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   disco-run bundle --boards emulated --inputs images.npy --labels labels.npy
   disco-run bundle --boards posix --inputs images.npy --check tensors
   disco-run bundle --boards cluster.toml --inputs images.npy --repeat 10 --json run.json --trace run_trace.json
+  disco-run bundle --boards linux --engine tflite --probe-links system.toml
   disco-run bundle --boards emulated --project examples/clusters/m4-168mhz-uart-3mbaud.toml
 """
 
@@ -38,6 +39,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, where an interrupt is already caught.
     from disco_host.progress import Bar
     from disco_host.projection_report import add_projection, print_projection
+    from disco_host.remote.probes import write_system
     from disco_host.report import print_report
     from disco_host.run import run
     from disco_host.trace import chrome_trace
@@ -58,14 +60,17 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         engine=options.engine,
         mode=options.mode,
         exchange_deadline_s=options.exchange_deadline,
+        probe_links=options.probe_links is not None,
     )
     if options.json is not None and options.json == options.trace:
         raise UsageError("--json and --trace name the same file: give each its own")
-    for file in (options.json, options.trace):
+    for file in (options.json, options.trace, options.probe_links):
         check_writable(file)
     with Bar(errors) as bar:
         outcome = run(config, bar)
     write_json(options.json, outcome.to_json())
+    if options.probe_links is not None:
+        write_system(options.probe_links, outcome.result, outcome.result.probed)
     if options.trace is not None:
         captures = outcome.captures[-TRACED:]
         trace = chrome_trace(outcome.bundle.manifest, outcome.result, *captures)
@@ -126,6 +131,8 @@ def _parser() -> argparse.ArgumentParser:
         "turn the counts into time on the boards and links of this file (see examples/clusters), labelled projected"
     )
     add("--project", type=Path, metavar="FILE.toml", help=project)
+    probe = "measure the links between Linux nodes after the run and write them as a system for disco-latency --system"
+    add("--probe-links", type=Path, metavar="FILE.toml", help=probe)
     add("--keep-logs", type=Path, metavar="DIR", help="keep what boards on this PC print")
     return parser
 

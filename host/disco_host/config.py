@@ -54,5 +54,7 @@ class RunConfig:
     """Which kernels tflite takes: REFERENCE or XNNPACK."""
     exchange_deadline_s: float | None = None
     """Of the nodes' waits for each other; None: DEFAULT_EXCHANGE_DEADLINE_S between Linux nodes, else `deadline_s`."""
+    probe_links: bool = False
+    """Measure the links between Linux nodes after the run."""
     sanitize: bool = False
     """posix only: build the nodes with ASan and UBSan."""

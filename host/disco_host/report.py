@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
+from disco_host.remote.probes import describe as describe_link
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -124,6 +126,7 @@ def verdict(result: RunResult) -> list[str]:
     """The last lines: round trip, accuracy, bit-exact or not."""
     trip = result.host_round_trip_ms
     lines = [f"Round trip seen by the host: {trip.median:.1f} ms (p95 {trip.p95:.1f}), this PC's clock"]
+    lines += [f"Link {describe_link(link)}" for link in result.probed]
     if result.relayed:
         pairs = ", ".join(f"{board} - {node}" for board, node in result.relayed)
         lines.append(f"Relayed by this PC, which every figure includes: {pairs}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from disco_host.remote.clocks import NodeClock
+    from disco_host.remote.probes import ProbedLink
     from disco_host.stats import Summary
 
 RESULT_SCHEMA = 2
@@ -133,6 +134,8 @@ class RunResult:
     """Share of the inputs whose largest output is the label; None without labels."""
     clocks: tuple[NodeClock, ...] = ()
     """Of Linux nodes, to the host's."""
+    probed: tuple[ProbedLink, ...] = ()
+    """The links between Linux nodes, where that was asked for."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Pairs of nodes whose bytes went through the host, which is part of every latency."""
 

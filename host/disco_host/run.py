@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from disco_firmware.bundle import Bundle, load_bundle
 from disco_firmware.inputs import load_inputs, load_labels
 from disco_firmware.reference import REFERENCE, XNNPACK
-from disco_host.boards_open import open_boards
+from disco_host.boards_open import Boards, open_boards
 from disco_host.check import Checker, share_right
 from disco_host.cluster import ClusterNode, load_cluster
 from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
@@ -21,6 +21,7 @@ from disco_host.node.messages import NATIVE, TFLITE
 from disco_host.projection import Projected, project
 from disco_host.projection_file import load_projection
 from disco_host.remote.clocks import NodeClock, node_clock
+from disco_host.remote.probes import ProbedLink, probe_links
 from disco_host.results import NodeResult, RunResult
 from disco_host.session import Session
 from disco_host.stats import summarise
@@ -120,6 +121,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
             watch=boards.watch,
         ) as session,
     ):
+        _check_probe(config, boards)
         facts = session.greet()
         check_units(facts, config.count)
         session.connect()
@@ -127,12 +129,13 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
         after = boards.watch.clocks() if boards.watch is not None else {}
+        probed = _probe(config, boards, progress)
     clocks = tuple(node_clock(node, before[node], after[node]) for node in sorted(before))
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
     nodes = node_results(manifest, facts, captures[config.warmup :], boards.images)
-    outcome = _outcome(config, bundle, nodes, captures, checker, accuracy, clocks, boards.relayed)
+    outcome = _outcome(config, bundle, nodes, captures, checker, accuracy, clocks, boards.relayed, probed)
     if model is None:
         return outcome
     return replace(outcome, projected=project(manifest, outcome.result, model, str(config.project)))
@@ -176,6 +179,20 @@ def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | Non
             "write one [[node]] table for each"
         )
     return cluster
+
+
+def _check_probe(config: RunConfig, boards: Boards) -> None:
+    if config.probe_links and (boards.linux is None or len(boards.linux.addresses) < 2):
+        raise UsageError(
+            "links are probed between Linux nodes: run with --boards linux, or a cluster file with two of them"
+        )
+
+
+def _probe(config: RunConfig, boards: Boards, progress: Progress) -> tuple[ProbedLink, ...]:
+    if not config.probe_links or boards.linux is None:
+        return ()
+    progress.step("probing the links")
+    return probe_links(boards.linux.watch, boards.linux.addresses)
 
 
 def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
@@ -224,6 +241,7 @@ def _outcome(
     accuracy: float | None,
     clocks: tuple[NodeClock, ...],
     relayed: tuple[tuple[int, int], ...],
+    probed: tuple[ProbedLink, ...],
 ) -> RunOutcome:
     manifest = bundle.manifest
     measured = captures[config.warmup :]
@@ -244,5 +262,6 @@ def _outcome(
         accuracy=accuracy,
         clocks=clocks,
         relayed=relayed,
+        probed=probed,
     )
     return RunOutcome(bundle, result, tuple(measured))

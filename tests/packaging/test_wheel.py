@@ -23,7 +23,7 @@ FOLDERS = {
     "disco_converter": "converter",
     "disco_host": "host",
 }
-COMMANDS = ["disco-export", "disco-flash", "disco-latency", "disco-run"]
+COMMANDS = ["disco-export", "disco-flash", "disco-latency", "disco-node", "disco-run"]
 # What only an extra installs; all else must import after `pip install disco-edge`.
 OF_EXTRAS = {
     "disco_converter": {"flatbuffers", "google", "onnx", "onnx2tf", "tensorflow", "tflite"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -98,8 +99,10 @@ def test_a_killed_node_is_named_and_the_next_run_is_right(bundle: Path, agents: 
         waited += "waited for it in exchange" in message or "in exchange" in message
         agents[victim].start()
         _works(bundle, cluster)
-    print(f"{KILLS} kills: named after at most {latest:.2f} s, {waited} times with the exchange that waited")
-    if "DISCO_LINUX_KILLS" in os.environ:
+    sys.stderr.write(
+        f"{KILLS} kills: named after at most {latest:.2f} s, {waited} times with an exchange that waited\n"
+    )
+    if KILLS >= 50:
         assert latest < 2
 
 

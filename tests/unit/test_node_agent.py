@@ -86,10 +86,12 @@ def _control(door: Door, job: str = JOB) -> socket.socket:
 
 
 def _answer(line: socket.socket) -> object:
-    """The next message that is no heartbeat."""
+    """The next message that is no heartbeat; those are answered, as a host does."""
     while (frame := read_one(line)) is not None:
         message = message_of(frame, ANSWERS)
-        if not isinstance(message, Beat):
+        if isinstance(message, Beat):
+            line.sendall(pack_message(Ping(0)))
+        elif not isinstance(message, Pong):
             return message
     return None
 
@@ -362,12 +364,14 @@ def test_a_cached_part_that_was_changed_is_asked_for_again(tmp_path: Path) -> No
 
 
 def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
-    folders = []
-    for number in range(KEPT + 3):
-        folders.append(Slice(tmp_path, _request(bundle=f"{number:032x}"), "").folder)
-        os.utime(folders[-1], (number, number))
-    kept = sorted(folder.name for folder in tmp_path.iterdir())
-    assert kept == sorted(folder.name for folder in folders[3:])
+    slices = []
+    for number in range(KEPT + 4):
+        slices.append(Slice(tmp_path, _request(bundle=f"{number:032x}"), ""))
+        os.utime(slices[-1].folder, (number, number))
+        if number != 1:
+            slices[-1].close()
+    kept = sorted(tmp_path.iterdir())
+    assert kept == sorted(one.folder for one in [slices[1], *slices[5:]])  # that one is in use
 
 
 # ---- options

@@ -89,6 +89,14 @@ def test_a_bundle_that_was_moved_or_copied_is_built_where_it_is(bundle: Path, tm
     assert not copy.exists()
 
 
+@pytest.mark.parametrize("odd", [";", '"', ":", "$", "\\", "\n"])
+def test_a_path_that_cmake_cannot_carry_is_refused(bundle: Path, tmp_path: Path, odd: str) -> None:
+    elsewhere = tmp_path / f"a{odd}b"
+    shutil.copytree(bundle, elsewhere)
+    with pytest.raises(DiscoError, match="in its path, which CMake cannot build"):
+        build_node(elsewhere, 0)
+
+
 def test_a_damaged_image_is_named(bundle: Path) -> None:
     image = build_node(bundle, 0).path
     image.write_bytes(image.read_bytes()[:1000])

@@ -6,6 +6,7 @@ No name from the network becomes a path: a part has one of few fixed names, a fo
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO
 
 from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
@@ -32,6 +34,7 @@ _NAMES = {
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BUNDLE_ID = re.compile(r"[0-9a-f]{32}")
 _MOST_NODES = 256
+_LOCK = "in-use"
 
 
 def default_cache() -> Path:
@@ -67,7 +70,7 @@ def check_request(request: Prepare) -> None:
 
 
 class Slice:
-    """One slice in the cache, whole or not yet."""
+    """One slice in the cache, whole or not yet; it stays there until `close`."""
 
     def __init__(self, cache: Path, request: Prepare, runtime: str) -> None:
         """Of a request that was checked; `runtime` names what the slice is built with.
@@ -81,9 +84,13 @@ class Slice:
         self.request = request
         self.folder = cache / digest
         self.parts = self.folder / "parts"
-        self.parts.mkdir(parents=True, exist_ok=True)
-        os.utime(self.folder)
-        _trim(cache, self.folder)
+        self._in_use = _hold(self.folder)
+        self.parts.mkdir(exist_ok=True)
+        _trim(cache)
+
+    def close(self) -> None:
+        """Lets it be removed."""
+        self._in_use.close()
 
     def missing(self) -> tuple[int, ...]:
         """Which parts are not there, or are no longer what they were."""
@@ -125,12 +132,36 @@ def _hash_of(path: Path) -> str | None:
         return None
 
 
-def _trim(cache: Path, keep: Path) -> None:
-    """Removes what was not used for the longest time."""
-    folders = [folder for folder in cache.iterdir() if _HASH.fullmatch(folder.name) and folder != keep]
+def _hold(folder: Path) -> IO[bytes]:
+    """Makes a folder, or takes one that is there; agents of one user share the cache. Nobody removes it meanwhile."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = (folder / _LOCK).open("wb")
+        except FileNotFoundError:  # it was removed in between
+            continue
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
+                os.utime(folder)
+                return lock
+        lock.close()
+
+
+def _trim(cache: Path) -> None:
+    """Removes what was not used for the longest time, and is not in use."""
     ages = []
-    for folder in folders:
-        with contextlib.suppress(OSError):  # another agent of this user removed it
-            ages.append((folder.stat().st_mtime, folder))
-    for _, folder in sorted(ages)[: max(0, len(ages) - KEPT + 1)]:
-        shutil.rmtree(folder, ignore_errors=True)
+    for folder in cache.iterdir():
+        with contextlib.suppress(OSError):  # another agent removed it
+            if _HASH.fullmatch(folder.name):
+                ages.append((folder.stat().st_mtime, folder))
+    too_many = len(ages) - KEPT
+    for _, folder in sorted(ages):
+        if too_many <= 0:
+            return
+        with contextlib.suppress(OSError), (folder / _LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            aside = folder.with_name(f".removed-{os.getpid()}-{folder.name}")
+            folder.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+            too_many -= 1

@@ -82,6 +82,7 @@ class Job:
         self._peers: dict[int, socket.socket] = {}
         self._probes: list[socket.socket] = []
         self._slice: Slice | None = None
+        self._prepared = False
         self._builder: Builder | None = None
         self._engine: Engine | None = None
         self._doing = ("awaits its slice", self.since)
@@ -107,6 +108,8 @@ class Job:
             self.end()
             for thread in threads:
                 thread.join()
+            if self._slice is not None:
+                self._slice.close()
 
     def end(self) -> None:
         """Ends the job from any thread: its lines close, its processes end."""
@@ -211,8 +214,10 @@ class Job:
 
     def _prepare(self, request: Prepare) -> None:
         check_request(request)
+        if self._slice is not None:
+            raise DiscoError("a job has one slice, another one came")
         self._now("takes its slice")
-        slice_ = Slice(self._around.cache, request, runtime_hash() if request.engine == NATIVE else "")
+        slice_ = self._slice = Slice(self._around.cache, request, runtime_hash() if request.engine == NATIVE else "")
         missing = slice_.missing()
         self._send(Need(missing))
         for place in missing:
@@ -220,7 +225,7 @@ class Job:
         if request.engine == NATIVE and image_of(slice_.folder, request.node) is None:
             self._now("builds its slice")
             self._build(slice_)
-        self._slice = slice_
+        self._prepared = True
         self._now("awaits the start")
         self._send(Prepared(len(missing)))
 
@@ -239,7 +244,7 @@ class Job:
 
     def _start(self, request: Start, folder: Path) -> None:
         slice_ = self._slice
-        if slice_ is None or self._engine is not None:
+        if slice_ is None or not self._prepared or self._engine is not None:
             raise DiscoError("a job starts once, and after its slice has come")
         self._now("connects to its peers")
         for peer in request.dial:

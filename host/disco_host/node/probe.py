@@ -18,6 +18,7 @@ LARGE_ROUNDS = 8
 STREAM_S = 0.5
 """How long bytes flow, one way and both ways."""
 PATIENCE_S = 10.0
+SEND_BUFFER_BYTES = 512 * 1024
 _ECHO, _SINK, _BOTH = 0, 1, 2
 _REQUEST = struct.Struct("<BII")
 """What to do, bytes that follow in each message, bytes of each answer."""
@@ -28,7 +29,7 @@ _END = b"\0"
 
 def answer(line: socket.socket) -> None:
     """The listening side, until the caller closes. What it does is bounded by the caller's patience and ours."""
-    line.settimeout(PATIENCE_S)
+    _prepare(line)
     try:
         while request := _take(line, _REQUEST.size):
             kind, size, reply = _REQUEST.unpack(request)
@@ -57,7 +58,7 @@ def measure(line: socket.socket) -> Probed:
     Raises:
         DiscoError: The link broke.
     """
-    line.settimeout(PATIENCE_S)
+    _prepare(line)
     try:
         small = [_round(line, SMALL_BYTES, SMALL_BYTES) for _ in range(SMALL_ROUNDS)]
         large = [_round(line, LARGE_BYTES, SMALL_BYTES) for _ in range(LARGE_ROUNDS)]
@@ -72,6 +73,12 @@ def measure(line: socket.socket) -> Probed:
         )
     except OSError as error:
         raise DiscoError(f"the link broke while it was probed: {error.strerror or error}") from error
+
+
+def _prepare(line: socket.socket) -> None:
+    """Not so much waits in the socket that a slow link takes longer for it than we have patience."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    line.settimeout(PATIENCE_S)
 
 
 def _round(line: socket.socket, size: int, reply: int) -> float:

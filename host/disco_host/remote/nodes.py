@@ -42,6 +42,16 @@ class Defaults:
 
 
 @dataclass(frozen=True)
+class LinuxNodes:
+    """Linux nodes that can be greeted."""
+
+    lines: tuple[NodeLine, ...]
+    watch: Watch
+    addresses: dict[int, str]
+    """Where the nodes reach each other's agents."""
+
+
+@dataclass(frozen=True)
 class _Node:
     """One Linux node, checked before anything is opened."""
 
@@ -60,7 +70,7 @@ def open_linux(
     cluster: Sequence[ClusterNode],
     defaults: Defaults,
     relayed: Mapping[tuple[int, int], socket.socket] | None = None,
-) -> Iterator[tuple[tuple[NodeLine, ...], Watch]]:
+) -> Iterator[LinuxNodes]:
     """Brings all Linux nodes of a cluster to where they can be greeted; their jobs end with the block.
 
     Args:
@@ -73,6 +83,8 @@ def open_linux(
         DiscoError: An agent cannot be reached, is busy, refuses the token or the slice, or cannot reach a peer.
     """
     nodes = [_checked(node, defaults) for node in cluster if node.is_linux]
+    if len({node.engine for node in nodes}) > 1:
+        raise DiscoError("nodes with tflite and with native do not understand each other: take one engine for all")
     relayed = relayed or {}
     if relayed and any(node.engine != NATIVE for node in nodes):
         raise DiscoError(
@@ -98,7 +110,7 @@ def open_linux(
             stack.callback(Pump(board_end, far_end).close)
         stack.callback(watch.close)  # before the lines, so that no agent takes their end for a failure
         _all(nodes, lambda node: _start(watch, node, nodes, [b for b, peer in relayed if peer == node.node]), watch)
-        yield tuple(lines), watch
+        yield LinuxNodes(tuple(lines), watch, {node.node: node.peer_address for node in nodes})
 
 
 def _call(node: _Node, purpose: str, job: str, caller: int = -1) -> socket.socket:

@@ -12,6 +12,7 @@ from disco_host.firmware import check_hosted
 from disco_host.node.cache import PART_NAME
 from disco_host.node.frames import MAX_BYTES
 from disco_host.node.messages import NATIVE, Need, Part, Prepare, Prepared
+from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from disco_firmware.bundle import Bundle
@@ -36,6 +37,11 @@ def slice_of(bundle: Bundle, node: int, engine: str) -> tuple[PartFile, ...]:
     """
     if engine == NATIVE:
         check_hosted(bundle, (node,))
+        if not (bundle.path / f"node{node}" / _NATIVE_PARTS[0]).is_file():
+            raise DiscoError(
+                f"{bundle.path} has no C sources for node {node}: the model is too big for them; use --engine tflite, "
+                "or more nodes"
+            )
         return tuple(_part(bundle.path / f"node{node}" / name, name) for name in _NATIVE_PARTS)
     stages = bundle.manifest.programs[node].stages
     files = [_part(bundle.path / stage.file, PART_NAME.format(place)) for place, stage in enumerate(stages)]

@@ -1,0 +1,91 @@
+"""What the links between Linux nodes can do, measured by their agents; and that as a system for `disco-latency`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from disco_host.node.messages import Address, Probe, Probed
+from disco_planning.units import format_rate, format_time
+from disco_targets.errors import DiscoError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from disco_host.remote.watch import Watch
+    from disco_host.results import RunResult
+
+
+@dataclass(frozen=True)
+class ProbedLink:
+    """One link, as the node `caller` measured it."""
+
+    caller: int
+    listener: int
+    figures: Probed
+
+
+def probe_links(watch: Watch, addresses: Mapping[int, str]) -> tuple[ProbedLink, ...]:
+    """Measures the link between every two Linux nodes, one after the other.
+
+    Args:
+        watch: Over their agents.
+        addresses: Where each one's agent listens.
+
+    Raises:
+        DiscoError: A node fails, or cannot reach another one.
+    """
+    return tuple(
+        ProbedLink(low, high, watch.request(low, Probe(Address(high, addresses[high])), Probed))
+        for low, high in combinations(sorted(addresses), 2)
+    )
+
+
+def operations_per_s(result: RunResult) -> float:
+    """What the slowest node computes while it computes, two operations per multiply-accumulate."""
+    rates = [
+        2e9 * sum(op.macs_executed for op in node.ops) / node.compute.median
+        for node in result.nodes
+        if node.unit == "ns" and node.compute.median
+    ]
+    return min(rates, default=0.0)
+
+
+def write_system(path: Path, result: RunResult, links: tuple[ProbedLink, ...]) -> None:
+    """Writes the system file: the slowest link, sent and received bytes together, and the slowest node.
+
+    Raises:
+        DiscoError: Nothing was computed, or the file cannot be written.
+    """
+    compute = operations_per_s(result)
+    if not compute:
+        raise DiscoError("the Linux nodes of this run computed nothing: a system needs their compute rate")
+    bandwidth = min(link.figures.both_ways_bytes_per_s for link in links)
+    lines = [describe(link) for link in links]
+    text = (
+        f'name = "{len(result.nodes)} Linux nodes, probed"\n'
+        f'bandwidth = "{bandwidth / 1e6:.6g}MB/s"\n'
+        f'compute = "{compute / 1e6:.6g}MOP/s"\n'
+        f'source = """\nMeasured by disco-run --probe-links of disco-edge {version("disco-edge")} with bundle '
+        f"{result.bundle_id}:\nbandwidth of the slowest link, both ways at once; compute of the slowest node, waiting "
+        "left out. Use --value-bytes 1.\n" + "\n".join(lines) + '"""\n'
+    )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def describe(link: ProbedLink) -> str:
+    """One link in one line."""
+    figures = link.figures
+    return (
+        f"{link.caller} - {link.listener}: {figures.small_bytes} bytes there and back in "
+        f"{format_time(figures.round_trip_s)} (p95 {format_time(figures.round_trip_p95_s)}), "
+        f"{figures.large_bytes} bytes and an answer in {format_time(figures.large_round_trip_s)}; "
+        f"{format_rate(figures.one_way_bytes_per_s, 'B/s')} one way, "
+        f"{format_rate(figures.both_ways_bytes_per_s, 'B/s')} both ways together"
+    )
