@@ -24,7 +24,8 @@ def page(document: dict[str, Any]) -> str:
         name = f"{link['rate_mbit']} Mbit/s" if link["rate_mbit"] else "no limit"
         rate, latency = link["bytes_per_second"] / 1e6, link["latency_s"] * 1e6
         lines.append(
-            f"- link, {name}: {rate:.2f} MB/s of payload, {latency:.0f} us, {link['burst_bytes']:,} bytes at once after a pause"
+            f"- link, {name}: {rate:.2f} MB/s of payload, {latency:.0f} us, "
+            f"{link['burst_bytes']:,} bytes at once after a pause"
         )
     lines += [
         "",
