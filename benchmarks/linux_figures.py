@@ -5,13 +5,11 @@ Both nodes are on one machine and read one monotonic clock, so their stamps are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from disco_firmware.manifest import Manifest
 from disco_firmware.protocol import StageRecord
-from disco_host.capture import InferenceCapture
+from disco_host.capture import InferenceCapture, NodeCapture
 from disco_host.node.program import sends_in_order
 from disco_planning.replay import replay
 from disco_planning.replay_graph import Arrival, Graph, Link, Part, Protocol, Stream, Task
@@ -27,6 +25,8 @@ class MeasuredLink:
     """Of TCP payload, one way."""
     latency_s: float
     """From the send of a small message to its receiver's having it."""
+    burst_bytes: int
+    """That pass at once after a pause."""
 
 
 def latency_ms(capture: InferenceCapture) -> float:
@@ -35,34 +35,26 @@ def latency_ms(capture: InferenceCapture) -> float:
 
 
 def compute_ms(capture: InferenceCapture) -> float:
-    """In the kernels: of every stage that of the slowest node."""
-    longest = max(len(node.stages) for node in capture.nodes)
-    return (
-        sum(
-            max(node.stages[place].compute for node in capture.nodes if place < len(node.stages))
-            for place in range(longest)
-        )
-        / 1e6
-    )
+    """In the kernels, of the node that takes longer."""
+    return max(sum(stage.compute for stage in node.stages) for node in capture.nodes) / 1e6
 
 
 def exchange_ms(manifest: Manifest, capture: InferenceCapture) -> float:
     """In exchanges: of every stage that waits for one, from the moment when all that it reads is computed, on whichever
-    node, to the moment when it begins to compute; of the slowest node.
+    node, to the moment when it begins to compute; of the node that takes longer.
     """
-    waits: dict[int, float] = {}
-    for node in capture.nodes:
-        program = manifest.programs[node.node]
-        for place, stage in enumerate(program.stages):
-            senders = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
-            if not senders:
-                continue
-            ready = [computed(capture.nodes[sender].stages[producer(manifest, e, sender)]) for e, sender in senders]
-            if place > 0:
-                ready.append(computed(node.stages[place - 1]))
+    return max(_exchange_ns(manifest, capture, node) for node in capture.nodes) / 1e6
+
+
+def _exchange_ns(manifest: Manifest, capture: InferenceCapture, node: NodeCapture) -> int:
+    total = 0
+    for place, stage in enumerate(manifest.programs[node.node].stages):
+        senders = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
+        ready = [computed(capture.nodes[sender].stages[producer(manifest, e, sender)]) for e, sender in senders]
+        if ready:
             record = node.stages[place]
-            waits[place] = max(waits.get(place, 0.0), computed(record) - record.compute - max(ready))
-    return sum(waits.values()) / 1e6
+            total += computed(record) - record.compute - max(*ready, computed(node.stages[place - 1]))
+    return total
 
 
 def computed(record: StageRecord) -> int:
@@ -81,21 +73,23 @@ def sent_bytes(manifest: Manifest) -> int:
     return max((sum(send.bytes for send in program.sends) for program in manifest.programs), default=0)
 
 
-def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link: MeasuredLink) -> float:
-    """The latency as the max-plus replay gives it: every node's own work per stage as measured (the median), every
-    byte over the link as measured.
+def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLink) -> float:
+    """The latency as the max-plus replay gives it: every node's own work per stage as measured in this inference, every
+    byte over the link as measured, each node beginning when it did.
     """
-    works = [_work(manifest, node, captures) for node in range(manifest.nodes)]
+    start = min(node.start for node in capture.nodes)
+    works = [_work(manifest, node) for node in capture.nodes]
     sends = [(node, send) for node, program in enumerate(manifest.programs) for send in sends_in_order(program)]
     numbers = {(send.exchange, node, send.receiver): number for number, (node, send) in enumerate(sends)}
+    late = [max(1, send.bytes - link.burst_bytes) for _, send in sends]
     nodes, gathered = [], {}
     for node, work in enumerate(works):
-        tasks: list[Task] = []
+        tasks = [Task("start", (capture.nodes[node].start - start) * NS)]
         for place, stage in enumerate(manifest.programs[node].stages):
             prepare, run, send_each, gather_each = work[place]
             parts = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
             needs = [numbers[exchange, sender, node] for exchange, sender in sorted(parts)]
-            arrivals = tuple(Arrival(number, sends[number][1].bytes) for number in needs)
+            arrivals = tuple(Arrival(number, late[number]) for number in needs)
             tasks += [Task(f"prepare {place}", prepare), Task(f"stage {place}", run, arrivals)]
             for number, (sender, send) in enumerate(sends):
                 if sender == node and send.tensor in stage.outputs:
@@ -103,7 +97,7 @@ def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link:
                     tasks += [Task("gather", gather_each), Task("send", send_each)]
         nodes.append(tuple(tasks))
     streams = tuple(
-        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, gathered[number]),))
+        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(late[number], gathered[number]),))
         for number, (node, send) in enumerate(sends)
     )
     pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]
@@ -112,14 +106,12 @@ def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link:
     return replay(Graph(tuple(nodes), streams, links, Protocol(largest))).latency_s * 1e3
 
 
-def _work(manifest: Manifest, node: int, captures: Sequence[InferenceCapture]) -> list[tuple[float, ...]]:
+def _work(manifest: Manifest, node: NodeCapture) -> list[tuple[float, ...]]:
     """Seconds per stage: preparing, computing (with all that is neither waiting nor listed), one send, one gather."""
+    program = manifest.programs[node.node]
     result: list[tuple[float, ...]] = []
-    for place, stage in enumerate(manifest.programs[node].stages):
-        records = [capture.nodes[node].stages[place] for capture in captures]
-        count = max(1, sum(send.tensor in stage.outputs for send in manifest.programs[node].sends))
-        others = [r.end - r.start - r.prepare - r.wait - r.gather - r.send for r in records]
-        parts = ([r.prepare for r in records], others, [r.send for r in records], [r.gather for r in records])
-        prepare, run, send, gather = (median(values) * NS for values in parts)
-        result.append((prepare, run, send / count, gather / count))
+    for stage, record in zip(program.stages, node.stages, strict=True):
+        count = max(1, sum(send.tensor in stage.outputs for send in program.sends))
+        others = record.end - record.start - record.prepare - record.wait - record.gather - record.send
+        result.append((record.prepare * NS, others * NS, record.send * NS / count, record.gather * NS / count))
     return result

@@ -64,9 +64,10 @@ class Row:
     """Latency: from the start of the first node to the end of the last."""
     p95_ms: float
     compute_ms: float
-    """In the kernels, of every stage the slower node's; median."""
+    """In the kernels, of the slower node; median."""
     exchange_ms: float
-    """From the moment when all that a stage reads is computed to its beginning to compute, of all stages; median."""
+    """From the moment when all that a stage reads is computed to its beginning to compute, of all its stages; of the
+    slower node; median."""
     exchanges: int
     bytes: int
     """Payload of one inference in the direction that carries more."""
@@ -84,14 +85,13 @@ def main() -> int:
     with two_namespaces() as pair, _agents(pair) as boards:
         links: dict[int | None, MeasuredLink] = {}
         for rate in options.rates:
-            set_rate(pair, rate)
-            links[rate] = _probe(pair)
+            links[rate] = _probe(pair, set_rate(pair, rate))
             _say(f"link at {rate or 'no'} Mbit/s limit: {links[rate]}")
         rows = []
         for model in options.models:
             bundles = {sparsity: _bundle(model, sparsity) for sparsity in options.sparsities}
             alone = _alone(model, bundles[options.sparsities[0]])
-            rows.append(_measure(model, alone, 0.0, None, MeasuredLink(1.0, 0.0), boards[1], options))
+            rows.append(_measure(model, alone, 0.0, None, MeasuredLink(1.0, 0.0, 0), boards[1], options))
             for rate in options.rates:
                 set_rate(pair, rate)
                 rows += [
@@ -192,8 +192,8 @@ def _inside(core: int, space: Namespace) -> list[str]:
     return ["ip", "netns", "exec", space.name, "taskset", "-c", str(core)]
 
 
-def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
-    """Both directions at once, as in an exchange."""
+def _probe(pair: tuple[Namespace, Namespace], burst: int) -> MeasuredLink:
+    """What a large message takes longer than a small one, and half a round trip of small ones."""
     program = [sys.executable, str(ROOT / "benchmarks" / "linux_probe.py")]
     listen = [*_inside(1, pair[1]), *program, "listen", pair[1].pair_address]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -201,7 +201,8 @@ def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
         listener.stdout.readline()
         call = [*_inside(0, pair[0]), *program, "call", pair[1].pair_address]
         probed = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-    return MeasuredLink(probed["both_ways_bytes_per_s"] / 2, probed["round_trip_s"] / 2)
+    seconds = probed["large_round_trip_s"] - probed["round_trip_s"]
+    return MeasuredLink((probed["large_bytes"] - burst) / seconds, probed["round_trip_s"] / 2, burst)
 
 
 def _measure(
@@ -239,7 +240,7 @@ def _measure(
         exchange_ms=round(median(exchange_ms(manifest, capture) for capture in captures), 3),
         exchanges=len(manifest.exchanges),
         bytes=sent_bytes(manifest),
-        predicted_ms=round(predicted_ms(manifest, captures, link), 3),
+        predicted_ms=round(median(predicted_ms(manifest, capture, link) for capture in captures), 3),
     )
     _say(str(row))
     return row

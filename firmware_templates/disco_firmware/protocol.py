@@ -103,7 +103,7 @@ class _Fixed:
 
     def pack(self) -> bytes:
         """The payload."""
-        return self.layout.pack(*astuple(self))  # type: ignore[call-overload]
+        return self.layout.pack(*vars(self).values())  # in the order of the fields; astuple would copy each
 
     @classmethod
     def unpack(cls: type[_Self], payload: bytes) -> _Self:
@@ -277,9 +277,10 @@ class RouteRecord(_Fixed):
 
 @dataclass(frozen=True)
 class StageRecord(_Fixed):
-    """One stage of a run on a node that runs stages, in ticks of its unit: from `start` on it prepares the stage's
-    inputs with its own channels, waits for the halo, scatters that into the inputs, computes, gathers what is sent and
-    sends it, till `end`.
+    """One stage of a run on a node that runs stages, in ticks of its unit.
+
+    From `start` on the node prepares the stage's inputs with its own channels, waits for the halo, scatters that into
+    the inputs, computes, gathers what is sent and sends it, till `end`.
     """
 
     start: int
@@ -383,8 +384,7 @@ def _unpack_records(name: str, kind: type[_Record], payload: bytes) -> tuple[int
         raise MessageError(f"{name} of {len(payload)} bytes, shorter than its header")
     inference, first, count = _RECORDS_HEADER.unpack_from(payload)
     _expect(f"{name} with {count} records", len(payload), header + count * size)
-    starts = range(header, len(payload), size)
-    return inference, first, tuple(kind.unpack(payload[at : at + size]) for at in starts)
+    return inference, first, tuple(kind(*values) for values in kind.layout.iter_unpack(payload[header:]))
 
 
 @dataclass(frozen=True)
