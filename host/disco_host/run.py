@@ -126,6 +126,8 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
         check_units(facts, config.count)
         session.connect()
         before = boards.watch.clocks() if boards.watch is not None else {}
+        if boards.watch is not None:
+            boards.watch.expect_beats()
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
         after = boards.watch.clocks() if boards.watch is not None else {}

@@ -259,6 +259,12 @@ def test_frames_come_in_any_pieces() -> None:
 def test_a_second_host_is_told_who_is_busy(door: Door) -> None:
     with _control(door) as line:
         own = Endpoint(*line.getsockname())
+
+        def live() -> None:
+            with contextlib.suppress(OSError, DiscoError):
+                _answer(line)
+
+        threading.Thread(target=live, daemon=True).start()
         with pytest.raises(RefusedError, match=rf"busy with a job of {own} for \d+ s"):
             _control(door)
     _control(door).close()  # free again at once

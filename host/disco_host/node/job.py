@@ -71,7 +71,7 @@ class Job:
         """`line`: the control connection; `number`: what host and peers call the job; `owner`: who asked for it."""
         self.number = number
         self.owner = owner
-        self.since = time.monotonic()
+        self.since = self.heard = time.monotonic()
         self._around = surroundings
         self._line = line
         self._sending = threading.Lock()
@@ -157,6 +157,7 @@ class Job:
         try:
             self._line.settimeout(HOST_SILENCE_S)
             for frame in read_frames(self._line):
+                self.heard = time.monotonic()
                 if frame.kind == BYTES_KIND:
                     self._hand_over(frame)
                     continue

@@ -20,7 +20,9 @@ from disco_host.remote.clocks import ClockSample, sample
 from disco_targets.errors import DiscoError
 
 SILENCE_S = 1.2
-"""Without a heartbeat for so long a node is taken for gone."""
+"""Without a heartbeat for so long a node is taken for gone in the middle of a run."""
+PATIENT_S = 6.0
+"""The same before that, while machines are busy with building and starting."""
 CLOCK_ROUNDS = 20
 SEND_S = 3.0
 _READ_BYTES = 64 * 1024
@@ -61,7 +63,7 @@ class _Agent:
 class Watch:
     """A context manager; agents are added one by one, from any thread."""
 
-    def __init__(self, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, silence_s: float = PATIENT_S) -> None:
         """Starts the thread."""
         self._silence_s = silence_s
         self._agents: dict[int, _Agent] = {}
@@ -117,6 +119,12 @@ class Watch:
         with self._lock:
             self._agents[node] = agent
             self._selector.register(line, selectors.EVENT_READ, agent)
+        with contextlib.suppress(OSError):
+            self._waker.send(b"x")
+
+    def expect_beats(self, silence_s: float = SILENCE_S) -> None:
+        """From now on a shorter silence is a fault."""
+        self._silence_s = silence_s
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
