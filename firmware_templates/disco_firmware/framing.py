@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.protocol import FRAME_CRC_BYTES, FRAME_HEADER_BYTES, MAX_PAYLOAD
 
@@ -96,8 +96,7 @@ def _decode_blocks(encoded: bytes) -> bytes:
     return bytes(raw)
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `opcode` may be any byte: what it means is for the link and its user to say."""
 
     opcode: int

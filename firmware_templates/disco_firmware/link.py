@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.framing import Frame, FrameSplitter, encode_frame
 from disco_firmware.protocol import (
@@ -32,8 +33,7 @@ TIMEOUT_LAST_S = 2.0
 _MODULUS = 256
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A message as delivered. WELCOME and PEER_HELLO come from any `source`."""
 
     opcode: int

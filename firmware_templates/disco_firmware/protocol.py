@@ -372,8 +372,7 @@ def _unpack_records(name: str, kind: type[_Record], payload: bytes) -> tuple[int
         raise MessageError(f"{name} of {len(payload)} bytes, shorter than its header")
     inference, first, count = _RECORDS_HEADER.unpack_from(payload)
     _expect(f"{name} with {count} records", len(payload), header + count * size)
-    starts = range(header, len(payload), size)
-    return inference, first, tuple(kind.unpack(payload[at : at + size]) for at in starts)
+    return inference, first, tuple(kind(*values) for values in kind.layout.iter_unpack(payload[header:]))
 
 
 @dataclass(frozen=True)
