@@ -11,7 +11,7 @@ from statistics import median
 
 from disco_firmware.manifest import Manifest
 from disco_firmware.protocol import StageRecord
-from disco_host.capture import InferenceCapture
+from disco_host.capture import InferenceCapture, NodeCapture
 from disco_host.node.program import sends_in_order
 from disco_planning.replay import replay
 from disco_planning.replay_graph import Arrival, Graph, Link, Part, Protocol, Stream, Task
@@ -35,34 +35,26 @@ def latency_ms(capture: InferenceCapture) -> float:
 
 
 def compute_ms(capture: InferenceCapture) -> float:
-    """In the kernels: of every stage that of the slowest node."""
-    longest = max(len(node.stages) for node in capture.nodes)
-    return (
-        sum(
-            max(node.stages[place].compute for node in capture.nodes if place < len(node.stages))
-            for place in range(longest)
-        )
-        / 1e6
-    )
+    """In the kernels, of the node that takes longer."""
+    return max(sum(stage.compute for stage in node.stages) for node in capture.nodes) / 1e6
 
 
 def exchange_ms(manifest: Manifest, capture: InferenceCapture) -> float:
     """In exchanges: of every stage that waits for one, from the moment when all that it reads is computed, on whichever
-    node, to the moment when it begins to compute; of the slowest node.
+    node, to the moment when it begins to compute; of the node that takes longer.
     """
-    waits: dict[int, float] = {}
-    for node in capture.nodes:
-        program = manifest.programs[node.node]
-        for place, stage in enumerate(program.stages):
-            senders = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
-            if not senders:
-                continue
-            ready = [computed(capture.nodes[sender].stages[producer(manifest, e, sender)]) for e, sender in senders]
-            if place > 0:
-                ready.append(computed(node.stages[place - 1]))
+    return max(_exchange_ns(manifest, capture, node) for node in capture.nodes) / 1e6
+
+
+def _exchange_ns(manifest: Manifest, capture: InferenceCapture, node: NodeCapture) -> int:
+    total = 0
+    for place, stage in enumerate(manifest.programs[node.node].stages):
+        senders = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
+        ready = [computed(capture.nodes[sender].stages[producer(manifest, e, sender)]) for e, sender in senders]
+        if ready:
             record = node.stages[place]
-            waits[place] = max(waits.get(place, 0.0), computed(record) - record.compute - max(ready))
-    return sum(waits.values()) / 1e6
+            total += computed(record) - record.compute - max(*ready, computed(node.stages[place - 1]))
+    return total
 
 
 def computed(record: StageRecord) -> int:

@@ -17,7 +17,7 @@ from disco_pruning.models.zoo import ZOO
 from disco_pruning.selection import RandomScore
 
 STATISTICS_IMAGES = 8
-CALIBRATION_IMAGES = 4
+CALIBRATION_IMAGES = 2
 
 
 def write_model(name: str, sparsity: float, folder: Path) -> tuple[Path, Path]:

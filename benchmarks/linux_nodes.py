@@ -64,9 +64,10 @@ class Row:
     """Latency: from the start of the first node to the end of the last."""
     p95_ms: float
     compute_ms: float
-    """In the kernels, of every stage the slower node's; median."""
+    """In the kernels, of the slower node; median."""
     exchange_ms: float
-    """From the moment when all that a stage reads is computed to its beginning to compute, of all stages; median."""
+    """From the moment when all that a stage reads is computed to its beginning to compute, of all its stages; of the
+    slower node; median."""
     exchanges: int
     bytes: int
     """Payload of one inference in the direction that carries more."""
@@ -193,7 +194,7 @@ def _inside(core: int, space: Namespace) -> list[str]:
 
 
 def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
-    """Both directions at once, as in an exchange."""
+    """What a large message takes longer than a small one, and half a round trip of small ones."""
     program = [sys.executable, str(ROOT / "benchmarks" / "linux_probe.py")]
     listen = [*_inside(1, pair[1]), *program, "listen", pair[1].pair_address]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -201,7 +202,8 @@ def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
         listener.stdout.readline()
         call = [*_inside(0, pair[0]), *program, "call", pair[1].pair_address]
         probed = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-    return MeasuredLink(probed["both_ways_bytes_per_s"] / 2, probed["round_trip_s"] / 2)
+    seconds = probed["large_round_trip_s"] - probed["round_trip_s"]
+    return MeasuredLink(probed["large_bytes"] / seconds, probed["round_trip_s"] / 2)
 
 
 def _measure(

@@ -33,6 +33,7 @@ from disco_firmware.inputs import load_inputs
 from disco_firmware.manifest import NodeProgram, TensorInfo
 from disco_firmware.project import copy_firmware_sources, write_node_project
 from disco_firmware.protocol import ADDRESS_HOST
+from disco_firmware.reference import XNNPACK
 from disco_firmware.render import render
 from disco_targets.board import Board, load_board
 from disco_targets.errors import DiscoError, UsageError
@@ -44,8 +45,8 @@ RANDOM_INPUTS = 8
 
 
 PROVED_MACS = 20_000_000_000
-"""Of all inputs of a proof together: the reference kernels take about a second for 10**9. A big model is proved with
-fewer inputs, half of them random."""
+"""Of all inputs of a proof together: the reference kernels take about a second for 3 * 10**9. A big model is proved
+with fewer inputs, half of them random."""
 
 
 class Progress(Protocol):
@@ -116,6 +117,9 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         inputs, left_out = _proof_inputs(config, graph)
         with progress.step("Proving the slices bit-exact on the host", len(inputs)) as advance:
             proof = prove(cut, origin.content, files, inputs, advance)
+        if any(board.tflite for board in boards):
+            with progress.step("The same with XNNPACK's kernels", len(inputs)) as advance:
+                prove(cut, origin.content, files, inputs, advance, XNNPACK)
         with progress.step("Writing the bundle"):
             _write(directory, origin.content, files, nodes, inputs, proof)
             write_manifest(directory, manifest_of(cut, nodes, origin))

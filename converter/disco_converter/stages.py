@@ -1,4 +1,8 @@
-"""Groups a node's ops into stages: what it computes between two exchanges."""
+"""Groups a node's ops into stages: what it computes without an exchange in between.
+
+Where an op's output is sent, a stage ends: what else can be computed before the next exchange is needed (the
+convolution of a shortcut) is a stage of its own, computed while the bytes are under way.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ from disco_converter.partition import NodeSlice, Operand, Partition, SlicedOp
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """The ops of one node between two exchanges, with what goes in and out."""
+    """Some ops of one node, with what goes in and out."""
 
     node: int
     index: int
+    """Of the node's stages, in the order in which they run."""
+    level: int
+    """How many exchanges lie before it at most: what it reads of other nodes is of a lower level."""
     ops: tuple[SlicedOp, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[str, ...]
@@ -20,9 +27,9 @@ class Stage:
 
 
 def stages_of(partition: Partition, slice_: NodeSlice) -> tuple[Stage, ...]:
-    """The stages of one node in order; stages in which it has no op are left out."""
-    indices = sorted({partition.stages[op.source.index] for op in slice_.ops})
-    return tuple(_stage(partition, slice_, index) for index in indices)
+    """The stages of one node in order."""
+    groups = _groups(partition, slice_)
+    return tuple(_stage(partition, slice_, groups, index) for index in range(len(groups)))
 
 
 def stage_file(stage: Stage) -> str:
@@ -35,18 +42,28 @@ def is_internal(slice_: NodeSlice, produced: set[str], operand: Operand) -> bool
     return operand.buffer in produced and len(operand.channels) <= len(slice_.buffers[operand.buffer].own)
 
 
-def _stage(partition: Partition, slice_: NodeSlice, index: int) -> Stage:
-    ops = tuple(op for op in slice_.ops if partition.stages[op.source.index] == index)
+def _groups(partition: Partition, slice_: NodeSlice) -> list[list[SlicedOp]]:
+    """The ops by level, each level cut behind what is sent."""
+    sent = {
+        exchange.tensor for exchange in partition.exchanges for sender, _ in exchange.routes if sender == slice_.node
+    }
+    groups: list[list[SlicedOp]] = []
+    for level in sorted({partition.stages[op.source.index] for op in slice_.ops}):
+        groups.append([])
+        for op in slice_.ops:
+            if partition.stages[op.source.index] == level:
+                if groups[-1] and groups[-1][-1].output in sent:
+                    groups.append([])
+                groups[-1].append(op)
+    return groups
+
+
+def _stage(partition: Partition, slice_: NodeSlice, groups: list[list[SlicedOp]], index: int) -> Stage:
+    ops = tuple(groups[index])
     produced = {op.output for op in ops}
     inputs = [operand for op in ops for operand in op.operands if not is_internal(slice_, produced, operand)]
-    wanted = _read_outside(partition, slice_, index)
+    later = {operand.buffer for group in groups[index + 1 :] for op in group for operand in op.operands}
+    wanted = later | {exchange.tensor for exchange in partition.exchanges} | set(partition.graph.outputs)
     outputs = tuple(op.output for op in ops if op.output in wanted)
-    return Stage(slice_.node, index, ops, tuple(dict.fromkeys(inputs)), outputs)
-
-
-def _read_outside(partition: Partition, slice_: NodeSlice, index: int) -> set[str]:
-    later = {
-        operand.buffer for op in slice_.ops if partition.stages[op.source.index] > index for operand in op.operands
-    }
-    sent = {exchange.tensor for exchange in partition.exchanges}
-    return later | sent | set(partition.graph.outputs)
+    level = partition.stages[ops[0].source.index]
+    return Stage(slice_.node, index, level, ops, tuple(dict.fromkeys(inputs)), outputs)

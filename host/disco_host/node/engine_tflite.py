@@ -110,7 +110,7 @@ class Engine:
                         self._take(message)
                         self._flush()
         except ReportedError as error:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(HostGone):
                 self._link.send(Opcode.ERROR, error.report.pack())
                 self._flush()
             raise
