@@ -229,6 +229,17 @@ def test_a_slice_of_another_bundle_is_told(
         run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), engine=engine))
 
 
+def test_a_node_without_a_compiler_runs_tflite_alone(tiny: Path, folder: Path, tmp_path: Path) -> None:
+    write_token(tmp_path)
+    with AgentProcess(tmp_path, path="/nonexistent") as one, AgentProcess(tmp_path, path="/nonexistent") as other:
+        cluster = str(cluster_file(tmp_path, [one, other]))
+        with pytest.raises(
+            DiscoError, match=r"node \d .* cannot be built: cmake is not installed .* apt install cmake"
+        ):
+            run(RunConfig(bundle=tiny, boards=cluster, engine=NATIVE))
+        assert run(RunConfig(bundle=tiny, boards=cluster)).result.bit_exact
+
+
 def test_nothing_is_left_of_an_interrupted_run(tiny: Path) -> None:
     """Ctrl-C while agents of our own run: the command, its agents and their engines end."""
     mark = f"DISCO_TEST_MARK={os.urandom(8).hex()}"

@@ -257,7 +257,7 @@ def test_linux_nodes_and_emulated_boards_in_a_cluster_file(tmp_path: Path) -> No
     assert (pi.port, pi.token_file, pi.engine, pi.mode) == ("disco://pi:7450", tmp_path / "token", None, "xnnpack")
     assert (pi.is_linux, board.is_linux, board.port) == (True, False, EMULATED_PORT)
     with (
-        pytest.raises(DiscoError, match="node 1: port = .emulated. is for a network with Linux nodes"),
+        pytest.raises(DiscoError, match=r"node 1: port = .emulated. is for a network with Linux nodes"),
         open_cluster([board]),
     ):
         pass
