@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.protocol import FRAME_CRC_BYTES, FRAME_HEADER_BYTES, MAX_PAYLOAD
 
@@ -27,6 +27,22 @@ class FramingError(ValueError):
 
 def cobs_encode(raw: bytes) -> bytes:
     """Encodes any number of bytes, without the delimiter."""
+    return _encode_block(raw) if len(raw) < _COBS_BLOCK else _encode_blocks(raw)
+
+
+def _encode_block(raw: bytes) -> bytes:
+    """What no block of 254 bytes can be in: every zero becomes the distance to the next one."""
+    encoded = bytearray(1) + raw
+    code = 0
+    zero = encoded.find(0, 1)
+    while zero > 0:
+        encoded[code] = zero - code
+        code, zero = zero, encoded.find(0, zero + 1)
+    encoded[code] = len(encoded) - code
+    return bytes(encoded)
+
+
+def _encode_blocks(raw: bytes) -> bytes:
     encoded = bytearray()
     segments = raw.split(DELIMITER)
     for number, segment in enumerate(segments):
@@ -49,6 +65,23 @@ def cobs_decode(encoded: bytes) -> bytes:
     """
     if not encoded or 0 in encoded:
         raise FramingError("empty or with a zero byte")
+    return _decode_block(encoded) if len(encoded) <= _COBS_BLOCK else _decode_blocks(encoded)
+
+
+def _decode_block(encoded: bytes) -> bytes:
+    """Where every code but the first stands for a zero."""
+    raw = bytearray(encoded)
+    at, length = 0, len(raw)
+    while at < length:
+        code = raw[at]
+        raw[at] = 0
+        at += code
+    if at != length:
+        raise FramingError("code points behind the end")
+    return bytes(raw[1:])
+
+
+def _decode_blocks(encoded: bytes) -> bytes:
     raw = bytearray()
     at, length = 0, len(encoded)
     while at < length:
@@ -63,8 +96,7 @@ def cobs_decode(encoded: bytes) -> bytes:
     return bytes(raw)
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `opcode` may be any byte: what it means is for the link and its user to say."""
 
     opcode: int

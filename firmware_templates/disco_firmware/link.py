@@ -14,7 +14,8 @@ limit; at most `LINK_WINDOW` of them are under way.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.framing import Frame, FrameSplitter, encode_frame
 from disco_firmware.protocol import (
@@ -32,8 +33,7 @@ TIMEOUT_LAST_S = 2.0
 _MODULUS = 256
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A message as delivered. WELCOME and PEER_HELLO come from any `source`."""
 
     opcode: int
@@ -130,7 +130,7 @@ class Link:
         if self._nak_due or (self._ack_due and self._cursor == len(self._window)):
             parts.append(self._acknowledgement())
         for outgoing in list(self._window)[self._cursor :]:
-            parts.append(encode_frame(replace(outgoing.frame, expected=self._receive_next)))
+            parts.append(encode_frame(outgoing.frame._replace(expected=self._receive_next)))
             self._count(outgoing)
             self._ack_due = False
         self._cursor = len(self._window)

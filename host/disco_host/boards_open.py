@@ -12,6 +12,7 @@ from disco_host.cluster import EMULATED_PORT
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_EXCHANGE_DEADLINE_S, LINUX, POSIX
 from disco_host.estimate import build_plugin, check_estimate
 from disco_host.firmware import build_images
+from disco_host.node.messages import TFLITE
 from disco_host.remote.local import start_agents
 from disco_host.remote.nodes import Defaults, LinuxNodes, open_linux
 from disco_targets.board import load_board
@@ -75,7 +76,7 @@ def _with_linux(
     config: RunConfig, bundle: Bundle, cluster: Sequence[ClusterNode], progress: Progress
 ) -> Iterator[Boards]:
     """Linux nodes, and emulated boards among them: their firmware is built first."""
-    defaults = Defaults(config.engine, config.mode)
+    defaults = Defaults(config.engine or TFLITE, config.mode)
     emulated = {node.node: load_board(node.board) for node in cluster if not node.is_linux}
     if not emulated:
         progress.step("preparing the Linux nodes")

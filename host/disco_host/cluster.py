@@ -9,7 +9,7 @@
     board = "linux"
     port = "disco://192.168.1.7:7450"   # where disco-node listens
     token_file = "token"         # relative to this file; optional on this machine
-    engine = "native"            # or "tflite"; default: what disco-run is told
+    engine = "tflite"            # or "native"; default: what disco-run is told
     mode = "reference"           # tflite only: its kernels, "xnnpack" or "reference"
     tls_ca = "ca.pem"            # optional: TLS, and who signed the agents' certificates
     peer_address = "10.0.0.7:7450"   # optional: where the other nodes reach it, if elsewhere

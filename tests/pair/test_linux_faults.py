@@ -108,10 +108,34 @@ def test_a_killed_node_is_named_and_the_next_run_is_right(bundle: Path, agents: 
 
 def test_a_node_that_hangs_is_named(bundle: Path, agents: list[AgentProcess]) -> None:
     cluster = cluster_file(agents[0].folder, agents)
-    message, _ = _fail(bundle, cluster, lambda: agents[1].signal(signal.SIGSTOP))
+
+    def freeze() -> None:
+        """As a machine whose power supply fails: the agent and its engine at once."""
+        for pid in (*agents[1].children(), agents[1].process.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    message, _ = _fail(bundle, cluster, freeze)
     agents[1].signal(signal.SIGCONT)
-    assert message.startswith("node 1 (")
-    assert "hangs, or the network to it is cut" in message
+    assert "node 1 (" in message
+    assert "in exchange 0" in message
+    assert "hangs" in message
+    _works(bundle, cluster)
+
+
+def test_nothing_is_left_of_an_agent_that_is_told_to_end(bundle: Path, agents: list[AgentProcess]) -> None:
+    cluster = cluster_file(agents[0].folder, agents)
+    engines: list[int] = []
+
+    def end() -> None:
+        engines.extend(agents[2].children())
+        agents[2].signal(signal.SIGTERM)
+
+    message, _ = _fail(bundle, cluster, end)
+    assert message.startswith("node 2 (")
+    assert agents[2].process.wait(10) == 130
+    assert engines
+    assert not any(Path(f"/proc/{pid}").exists() for pid in engines)
+    agents[2].start()
     _works(bundle, cluster)
 
 

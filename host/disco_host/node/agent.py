@@ -18,8 +18,8 @@ from disco_host.node.address import Endpoint, is_loopback, listen_at
 from disco_host.node.auth import HANDSHAKE_S, HandshakeError, prove_to_caller
 from disco_host.node.calls import Keys, RefusedError
 from disco_host.node.frames import FrameError, message_of, pack_message, read_one
-from disco_host.node.job import Job, Surroundings
-from disco_host.node.messages import CONTROL, LINE, PEER, PROBE, Purpose, Refusal, Welcome, kinds
+from disco_host.node.job import HOST_SILENCE_S, Job, Surroundings
+from disco_host.node.messages import BEAT_S, CONTROL, LINE, PEER, PROBE, Purpose, Refusal, Welcome, kinds
 from disco_host.node.tls import TlsFiles, calling_context, listening_context, secured_listener
 from disco_targets.errors import DiscoError, UsageError
 
@@ -27,6 +27,8 @@ MOST_STRANGERS = 32
 """Connections that have not proved the token yet; more are closed at once."""
 PATIENCE_S = 0.7
 """How long a new host waits for the end of a job whose host has just gone."""
+QUIET_S = 2 * BEAT_S
+"""A host that lives answers every heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,11 @@ class Agent:
 
     def _admit(self, line: socket.socket, name: str, number: str) -> Job:
         with self._free:
-            if not self._free.wait_for(lambda: self._job is None, PATIENCE_S):
-                job = self._job
-                assert job is not None
+            free = self._free.wait_for(lambda: self._job is None, PATIENCE_S)
+            job = self._job
+            if job is not None and time.monotonic() - job.heard > QUIET_S:  # its host may be gone without a word
+                free = self._free.wait_for(lambda: self._job is None, HOST_SILENCE_S)
+            if not free and job is not None:
                 raise RefusedError(
                     f"busy with a job of {job.owner} for {time.monotonic() - job.since:.0f} s: wait for its end, or "
                     "end it there"

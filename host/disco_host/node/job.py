@@ -71,7 +71,7 @@ class Job:
         """`line`: the control connection; `number`: what host and peers call the job; `owner`: who asked for it."""
         self.number = number
         self.owner = owner
-        self.since = time.monotonic()
+        self.since = self.heard = time.monotonic()
         self._around = surroundings
         self._line = line
         self._sending = threading.Lock()
@@ -157,6 +157,7 @@ class Job:
         try:
             self._line.settimeout(HOST_SILENCE_S)
             for frame in read_frames(self._line):
+                self.heard = time.monotonic()
                 if frame.kind == BYTES_KIND:
                     self._hand_over(frame)
                     continue
@@ -249,7 +250,7 @@ class Job:
         self._now("connects to its peers")
         for peer in request.dial:
             self._dial(slice_.request.node, peer)
-        host = self._await_lines(len(request.dial) + len(request.expect))
+        host = self._await_lines({*request.expect, *(peer.node for peer in request.dial)})
         for line in (host, *self._peers.values()):
             line.settimeout(None)
         with self._changed:
@@ -273,14 +274,16 @@ class Job:
             raise DiscoError(f"it cannot connect to node {peer.node}: {error}") from error
         self.attach(PEER, peer.node, line)
 
-    def _await_lines(self, peers: int) -> socket.socket:
-        """The host's line, when it and so many peers are connected."""
+    def _await_lines(self, peers: set[int]) -> socket.socket:
+        """The host's line, when it and all peers are connected."""
         with self._changed:
-            complete = self._changed.wait_for(
-                lambda: self.over or (self._host is not None and len(self._peers) == peers), PEERS_S
+            self._changed.wait_for(
+                lambda: self.over or (self._host is not None and self._peers.keys() >= peers), PEERS_S
             )
-            if self._host is None or not complete or self.over:
-                raise DiscoError(f"only {len(self._peers)} of its {peers} peers connected to it in {PEERS_S:g} s")
+            if missing := sorted(peers - self._peers.keys()):
+                raise DiscoError(f"node {missing[0]} did not connect to it in {PEERS_S:g} s")
+            if self._peers.keys() != peers or self._host is None:
+                raise DiscoError("its lines are not those that it was told to await")
             return self._host
 
     def _probe(self, peer: Address) -> Any:
