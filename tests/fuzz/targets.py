@@ -165,13 +165,15 @@ def collector(data: bytes) -> None:
             if action == 0:
                 collected.output(protocol.OutputPart(draw.below(3), draw.below(20), draw.chunk()))
             elif action == 1:
-                ops = (protocol.OpRecord(0, 0, 0, 0, 0, 0),) * draw.below(4)
+                ops = (_zeros(protocol.OpRecord),) * draw.below(4)
                 collected.ops(protocol.OpRecords(1, draw.below(5), ops))
             elif action == 2:
-                routes = (protocol.RouteRecord(0, 0, draw.below(8), 0, 0),) * draw.below(3)
+                routes = (dataclasses.replace(_zeros(protocol.RouteRecord), payload_bytes=draw.below(8)),) * draw.below(
+                    3
+                )
                 collected.routes(protocol.RouteRecords(1, draw.below(4), routes))
             elif action == 3:
-                stages = (protocol.StageRecord(0, 0, 0, 0, 0, 0, 0),) * draw.below(3)
+                stages = (_zeros(protocol.StageRecord),) * draw.below(3)
                 collected.stages(protocol.StageRecords(1, draw.below(4), stages))
             else:
                 collected.finish(protocol.Done.unpack(draw.bytes(protocol.Done.layout.size)))
@@ -179,6 +181,10 @@ def collector(data: bytes) -> None:
             assert len(collected._routes) <= len(program.sends)
             assert len(collected._stages) <= len(program.stages)
             assert sum(map(len, collected._outputs)) <= 2 * 3 * 2
+
+
+def _zeros(kind: Any) -> Any:
+    return kind.unpack(bytes(kind.layout.size))
 
 
 # ---- frames over TCP
