@@ -13,7 +13,7 @@ from rich.table import Table
 
 from disco_host.cluster import load_cluster
 from disco_host.deploy.agents import Access, AgentStatus, start_agents, stop_agents
-from disco_host.flash import BOARD, POSIX, NodeFirmware, flash, flash_cluster
+from disco_host.flash import BOARD, POSIX, NodeFirmware, flash, flash_boards, pick_nodes
 from disco_targets.command import run_command
 from disco_targets.errors import EXIT_OK, UsageError
 
@@ -42,13 +42,13 @@ def _flash(options: argparse.Namespace, errors: Console) -> int:
             raise UsageError("--stop, --ssh-config, --python and --wheel are for the Linux nodes of --boards FILE.toml")
         _print(flash(options.bundle, options.node, options.boards), console)
         return EXIT_OK
-    cluster = flash_cluster(options.bundle, load_cluster(Path(options.boards)), options.node)
+    boards, linux = pick_nodes(options.bundle, load_cluster(Path(options.boards)), options.node)
     if options.stop:
-        _print_agents(stop_agents(cluster.linux, access), console)
+        _print_agents(stop_agents(linux, access), console)
         return EXIT_OK
-    if cluster.firmware:
-        _print(cluster.firmware, console)
-    agents = start_agents(cluster.linux, access, lambda text: _say(errors, text))
+    if boards:
+        _print(flash_boards(options.bundle, boards), console)
+    agents = start_agents(linux, access, lambda text: _say(errors, text))
     _print_agents(agents, console)
     return EXIT_OK
 

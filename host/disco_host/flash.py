@@ -56,32 +56,29 @@ def flash(bundle: Path, node: int | None = None, boards: str = BOARD) -> tuple[N
     return _build(loaded, _chosen(loaded, node), boards)
 
 
-@dataclass(frozen=True)
-class FlashedCluster:
-    """What a cluster's nodes need."""
-
-    firmware: tuple[NodeFirmware, ...]
-    """Of its boards, built."""
-    linux: tuple[ClusterNode, ...]
-    """Whose agents are reached by ssh."""
+def flash_boards(bundle: Path, nodes: Sequence[int]) -> tuple[NodeFirmware, ...]:
+    """Builds the firmware of some nodes for the boards of the bundle; raises as `flash`."""
+    return _build(load_bundle(bundle), nodes, BOARD) if nodes else ()
 
 
-def flash_cluster(bundle: Path, cluster: Sequence[ClusterNode], node: int | None = None) -> FlashedCluster:
-    """Builds the firmware of a cluster's boards, and picks its Linux nodes.
+def pick_nodes(
+    bundle: Path, cluster: Sequence[ClusterNode], node: int | None = None
+) -> tuple[tuple[int, ...], tuple[ClusterNode, ...]]:
+    """Of a cluster, the nodes that need firmware, and the Linux nodes that ssh reaches.
 
     Raises:
         UsageError: No such node.
-        DiscoError: As `flash`; the cluster is of another size, or says of no Linux node how to get there.
+        DiscoError: The cluster is of another size than the bundle, or says of no Linux node how to get there.
     """
     loaded = load_bundle(bundle)
     if len(cluster) != loaded.manifest.nodes:
         raise DiscoError(f"the cluster file has {len(cluster)} nodes, the bundle {loaded.manifest.nodes}")
     chosen = _chosen(loaded, node)
+    boards = tuple(k for k in chosen if not cluster[k].is_linux)
     linux = tuple(cluster[k] for k in chosen if cluster[k].ssh is not None)
-    boards = [k for k in chosen if not cluster[k].is_linux]
     if not linux and not boards:
         raise DiscoError('the cluster file says of none of its Linux nodes how to get there: write ssh = "USER@HOST"')
-    return FlashedCluster(_build(loaded, boards, BOARD), linux)
+    return boards, linux
 
 
 def _chosen(bundle: Bundle, node: int | None) -> Sequence[int]:

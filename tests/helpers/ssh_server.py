@@ -115,7 +115,7 @@ def _write_configuration(node: SshNode, packages: Path) -> None:
         f"ListenAddress 127.0.0.1:{node.port}\n"
         f"HostKey {folder}/host_key\nAuthorizedKeysFile {folder}/authorized_keys\nPidFile none\n"
         "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-        "Subsystem sftp internal-sftp\n"
+        f"Subsystem sftp internal-sftp -d {node.home}\n"
         f"SetEnv {' '.join(f'{key}={value}' for key, value in variables.items())}\n",
         encoding="utf-8",
     )

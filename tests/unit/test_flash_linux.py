@@ -13,7 +13,7 @@ from disco_host.cluster import load_cluster
 from disco_host.deploy import on_node
 from disco_host.deploy.agents import Access, start_agents
 from disco_host.deploy.wheel import PACKAGES, build_wheel
-from disco_host.flash import flash_cluster
+from disco_host.flash import pick_nodes
 from disco_targets.errors import DiscoError
 from helpers.tiny_bundle import export_tiny
 
@@ -65,10 +65,10 @@ def test_clusters_that_cannot_be_flashed(tmp_path: Path) -> None:
     bundle = export_tiny(tmp_path / "bundle", target="linux").path
     one = load_cluster(write(tmp_path, 'port = "disco://192.0.2.1:7450"'))
     with pytest.raises(DiscoError, match="the cluster file has 1 nodes, the bundle 2"):
-        flash_cluster(bundle, one)
+        pick_nodes(bundle, one)
     two = load_cluster(write(tmp_path, 'port = "disco://192.0.2.1:7450"', 'port = "disco://192.0.2.2:7450"'))
     with pytest.raises(DiscoError, match=r'of none of its Linux nodes how to get there: write ssh = "USER@HOST"'):
-        flash_cluster(bundle, two)
+        pick_nodes(bundle, two)
     node = load_cluster(write(tmp_path, 'port = "disco://192.0.2.1:7450"\nssh = "pi"'))
     with pytest.raises(DiscoError, match=r'node 0: write token_file = "FILE" in its table'):
         start_agents(node, Access(), lambda _: None)

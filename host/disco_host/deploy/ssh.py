@@ -7,8 +7,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
-from importlib.resources import as_file, files
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from disco_host.processes import missing_program
@@ -24,6 +25,11 @@ DESTINATION = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_][A-Za-z0-9
 CONNECT_S = 10
 ANSWER_S, COPY_S, INSTALL_S = 60.0, 300.0, 1200.0
 _OPTIONS = ("BatchMode=yes", f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+_LOADER = (
+    "import json, sys; told = json.load(sys.stdin); sys.argv[1:] = [json.dumps(told['request'])]; "
+    "exec(compile(told['script'], 'disco-flash', 'exec'))"
+)
+"""Script and request come in by the standard input: nobody else there sees them in the list of processes."""
 _SSH_FAILED, _NOT_FOUND = 255, 127
 _WORDS = 4
 _REASONS = {
@@ -55,9 +61,12 @@ class Remote:
         Raises:
             DiscoError: ssh is missing, the machine cannot be reached or refuses, has no such Python, or cannot do it.
         """
-        command = shlex.join([self.python, "-", json.dumps(request)])
-        with as_file(files("disco_host.deploy") / "on_node.py") as script, script.open("rb") as source:
-            done = self._run("ssh", ["-T", "--", self.destination, command], timeout_s, stdin=source)
+        script = (files("disco_host.deploy") / "on_node.py").read_text(encoding="utf-8")
+        with tempfile.TemporaryFile() as told:
+            told.write(json.dumps({"script": script, "request": request}).encode())
+            told.seek(0)
+            command = shlex.join([self.python, "-c", _LOADER])
+            done = self._run("ssh", ["-T", "--", self.destination, command], timeout_s, stdin=told)
         if done.returncode == _NOT_FOUND:
             raise DiscoError(
                 f"{self.destination}: there is no {self.python} there: sudo apt install python3 python3-venv, or name "
