@@ -1,6 +1,6 @@
 """What disco-flash runs on a Linux node. It comes over ssh to the node's own python3: nothing but the standard library.
 
-Its argument is a JSON object, `action` one of ACTIONS. The last line it prints is the answer, or {"error": text}, as JSON.
+Its argument is a JSON object, `action` one of ACTIONS; the last line it prints is the answer, or {"error": text}.
 
 Below the home folder: .local/share/disco-edge/NAME is a virtual environment per wheel, `current` the one in use;
 .config/disco-edge holds the token and what each agent is started with; .local/state/disco-edge pid files and logs.
