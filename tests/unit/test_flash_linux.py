@@ -11,7 +11,7 @@ import pytest
 from disco_host import cli_flash
 from disco_host.cluster import load_cluster
 from disco_host.deploy import on_node
-from disco_host.deploy.agents import Access, start_agents
+from disco_host.deploy.agents import Access, AgentStatus, start_agents
 from disco_host.deploy.wheel import PACKAGES, build_wheel
 from disco_host.flash import pick_nodes
 from disco_targets.errors import DiscoError
