@@ -74,6 +74,21 @@ def test_clusters_that_cannot_be_flashed(tmp_path: Path) -> None:
         start_agents(node, Access(), lambda _: None)
 
 
+def test_a_mixed_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Firmware for the boards, agents for the Linux nodes; --stop builds nothing."""
+    bundle = export_tiny(tmp_path / "bundle").path
+    board = '[[node]]\nboard = "posix"\nport = "unix:line"\n'
+    file = write(tmp_path, 'port = "disco://192.0.2.1:7450"\nssh = "pi"')
+    file.write_text(file.read_text(encoding="utf-8") + board, encoding="utf-8")
+    boards, linux = pick_nodes(bundle, load_cluster(file))
+    assert (boards, [node.node for node in linux]) == ((1,), [0])
+    assert pick_nodes(bundle, load_cluster(file), 1) == ((1,), ())
+    monkeypatch.setattr(cli_flash, "flash_boards", lambda *_: pytest.fail("builds"))
+    monkeypatch.setattr(cli_flash, "stop_agents", lambda nodes, _: (AgentStatus(0, nodes[0].ssh, "stopped"),))
+    assert cli_flash.main([str(bundle), "--boards", str(file), "--stop"]) == 0
+    assert capsys.readouterr().out == "node 0 (pi): stopped\n"
+
+
 @pytest.mark.parametrize(
     "option", [["--stop"], ["--python", "python3.11"], ["--wheel", "x.whl"], ["--ssh-config", "x"]]
 )
