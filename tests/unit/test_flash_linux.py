@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -117,3 +118,13 @@ def test_a_32_bit_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
     with pytest.raises(on_node.Refused, match="install a 64-bit system there"):
         on_node.look({"port": 1})
+
+
+def test_what_a_broken_connection_left_behind_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(on_node, "SHARE", tmp_path)
+    first, second = (Path(on_node.stage({})["folder"]) for _ in range(2))
+    (first / "token").touch()
+    os.utime(first, (0, 0))
+    third = Path(on_node.stage({})["folder"])
+    assert sorted(tmp_path.iterdir()) == sorted([second, third])
+    assert third.stat().st_mode & 0o777 == 0o700

@@ -45,6 +45,7 @@ PYTHONS = ((3, 10), (3, 13))
 INSTALL_S, COMMAND_S, START_S, STOP_S = 900.0, 60.0, 20.0, 5.0
 PIP_OPTIONS = ("-q", "--disable-pip-version-check", "--no-input", "--only-binary=:all:")
 """Binaries alone: a node needs no compiler."""
+LEFT_BEHIND_S = 3600.0
 WORDS = 6
 """Last lines of a program's output that an error quotes."""
 
@@ -63,6 +64,10 @@ def stage(request: dict[str, Any]) -> dict[str, Any]:
     """A new folder that only this user may read, for the files that are copied next."""
     del request
     SHARE.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in SHARE.glob(".flash-*"):  # of a call whose connection broke
+        with contextlib.suppress(OSError):
+            if time.time() - old.stat().st_mtime > LEFT_BEHIND_S:
+                shutil.rmtree(old)
     return {"folder": tempfile.mkdtemp(prefix=".flash-", dir=SHARE)}
 
 
