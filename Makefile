@@ -14,7 +14,7 @@ C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/n
 .NOTPARALLEL:
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
 
 demo: setup-demo ## Export, build and run ResNet-8 on two emulated boards and show the numbers
 	@$(BIN)/python examples/resnet8_digits/demo.py
