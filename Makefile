@@ -8,7 +8,7 @@ C_ROOTS := firmware_templates targets host tests examples
 C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench-firmware bench-linux test lint types pytest format setup setup-demo clean distclean
+.PHONY: help demo experiments bench-firmware bench-linux test lint types pytest format setup setup-demo clean distclean
 # The steps of `test` come one after the other, so that the last lines are the last step's.
 .NOTPARALLEL:
 
@@ -17,6 +17,9 @@ help: ## Show this list
 
 demo: setup-demo ## Export, build and run ResNet-8 on two emulated boards and show the numbers
 	@$(BIN)/python examples/resnet8_digits/demo.py
+
+experiments: setup ## Train what experiments/results lacks and write its page (an hour; goes on where it was stopped)
+	@$(BIN)/python experiments/run.py
 
 bench-firmware: setup ## Count instructions of every kernel choice on all emulated boards (some minutes)
 	@$(BIN)/python benchmarks/firmware.py --table benchmarks/firmware.md

@@ -18,6 +18,7 @@ from disco_targets.errors import EXIT_OK, DiscoError
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
   disco-export model_int8.tflite --nodes 3 --target posix -o bundle
+  disco-export model.onnx --nodes 2 --shares 3,1 --target posix --calibration images.npy -o bundle
   disco-export model.onnx --nodes 1 --target qemu-mps2-an386 --calibration images.npy -o single
 """
 
@@ -32,6 +33,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, so that --help and usage errors need no conversion packages.
     try:
         from disco_converter.export import ExportConfig, export
+        from disco_converter.node_shares import parse_shares
         from disco_converter.report import print_report, summary
     except ModuleNotFoundError as error:
         raise DiscoError(
@@ -45,6 +47,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
         calibration=options.calibration,
         test_inputs=options.test_inputs,
         optimize=options.optimize,
+        shares=None if options.shares is None else parse_shares(options.shares),
     )
     check_writable(options.json)
     result = export(config, _Bars(errors))
@@ -87,6 +90,12 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         metavar="BOARD[,BOARD...]",
         help=f"one board for all nodes or one for each; known: {', '.join(known_boards())}",
+    )
+    parser.add_argument(
+        "--shares",
+        metavar="SHARE,SHARE[,...]",
+        help="how the channels of each layer are shared out, e.g. 3,1 for a board that is three times as fast as the "
+        "other (default: as the model was pruned, else equally)",
     )
     parser.add_argument(
         "--calibration", type=Path, metavar="FILE.npy", help="float32 inputs [n,h,w,c], channels last; needed for .onnx"

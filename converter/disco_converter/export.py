@@ -19,6 +19,7 @@ from disco_converter.describe import manifest_of, program_of
 from disco_converter.firmware import NodeFirmware, Origin, firmware_of
 from disco_converter.fit import check_flash, check_ram
 from disco_converter.kernel_choice import OPTIMIZE
+from disco_converter.node_shares import check_shares, planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
 from disco_converter.partition import partition
@@ -81,6 +82,8 @@ class ExportConfig:
     """.npy, more inputs for the proof: float32 or int8, NHWC."""
     optimize: str = "balanced"
     """One of kernel_choice.OPTIMIZE: what flash may be spent on fewer instructions."""
+    shares: tuple[float, ...] | None = None
+    """The fraction of the channels of each node; by default those of the plan in the model, else equal ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +108,10 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
     progress = progress or Silent()
     boards = _boards(config)
     with new_bundle(config.output) as directory:
-        origin = _int8_model(config, progress)
+        origin, shares = _int8_model(config, progress)
         graph = read_tflite(origin.content, origin.name)
         try_out(origin.content, origin.name)
-        cut = partition_in_order(graph, config.nodes)
+        cut = partition_in_order(graph, config.nodes, shares)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         for node in nodes:
             check_flash(node.slice_.node, node.program, node.constant_bytes, node.board)
@@ -141,6 +144,7 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
     if config.nodes > ADDRESS_HOST:  # nodes are addressed by the numbers below the host's
         raise UsageError(f"--nodes {config.nodes}: at most {ADDRESS_HOST} are possible")
+    check_shares(config.shares, config.nodes)
     if len(config.targets) not in (1, config.nodes):
         raise UsageError(
             f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each"
@@ -156,21 +160,24 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
     return boards
 
 
-def _int8_model(config: ExportConfig, progress: Progress) -> Origin:
+def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple[float, ...] | None]:
+    """The quantised model, and the share of each node."""
     if not config.model.is_file():
         raise DiscoError(f"model file {config.model} does not exist: give a float .onnx or a full-int8 .tflite")
     raw = config.model.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
-        return Origin(config.model.name, digest, raw)
+        return Origin(config.model.name, digest, raw), config.shares
     if config.calibration is None:
         raise UsageError(
             "an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken"
         )
-    shape = check_input(load_onnx(config.model), config.model).channels_last_shape
+    model = load_onnx(config.model)
+    shares = config.shares or planned_shares(model, config.model.name, config.nodes)
+    shape = check_input(model, config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
-        return Origin(config.model.name, digest, quantise_onnx(config.model, calibration))
+        return Origin(config.model.name, digest, quantise_onnx(config.model, calibration)), shares
 
 
 def _proof_inputs(config: ExportConfig, graph: g.Graph) -> tuple[g.Int8Array, int]:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from disco_converter import graph as g
 from disco_converter.memory import plan_memory
 from disco_converter.partition import Partition, partition
 
 
-def partition_in_order(graph: g.Graph, nodes: int) -> Partition:
-    """Cuts `graph` for `nodes` nodes, its ops in the order that hides more of the exchanges.
+def partition_in_order(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> Partition:
+    """Cuts `graph` as `partition` does, its ops in the order that hides more of the exchanges.
 
     The order of the file is kept where the other one would need more memory on any node.
 
     Raises:
         DiscoError: The graph cannot be cut that way.
     """
-    given = partition(graph, nodes)
+    given = partition(graph, nodes, shares)
     if nodes == 1:
         return given
-    spread = partition(spread_out(graph), nodes)
+    spread = partition(spread_out(graph), nodes, shares)
     return spread if _live_bytes(spread) <= _live_bytes(given) else given
 
 

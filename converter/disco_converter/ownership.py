@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -36,13 +37,20 @@ class Ownership:
         return tuple(int(c) for c in channels[np.argsort(self.rank[channels], kind="stable")])
 
 
-def shares(channels: int, nodes: int) -> IntArray:
-    """[channels] owners in the shares that the pruner uses too."""
-    return np.array(contiguous_owners(channels, nodes), np.int64)
+@dataclass(frozen=True)
+class Split:
+    """Among how many nodes channels are shared out, and in which fractions (equal where None is given)."""
+
+    nodes: int
+    shares: Sequence[float] | None = None
+
+    def owners(self, channels: int) -> IntArray:
+        """[channels] the node of each, by the rule of the pruner."""
+        return np.array(contiguous_owners(channels, self.nodes, self.shares), np.int64)
 
 
-def propagate(graph: g.Graph, nodes: int) -> dict[str, Ownership]:
-    """Ownership of every tensor for `nodes` nodes. The input is replicated.
+def propagate(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> dict[str, Ownership]:
+    """Ownership of every tensor for `nodes` nodes, each with its fraction of the channels. The input is replicated.
 
     Raises:
         DiscoError: A mixing op has fewer output channels than there are nodes, or a RESHAPE cuts channels apart.
@@ -50,8 +58,9 @@ def propagate(graph: g.Graph, nodes: int) -> dict[str, Ownership]:
     _check_nodes(graph, nodes)
     source = graph.tensors[graph.input]
     result = {graph.input: Ownership(None, np.arange(source.channels))}
+    split = Split(nodes, shares)
     for op in graph.ops:
-        result[op.output] = _after(graph, op, [result[name] for name in op.inputs], nodes)
+        result[op.output] = _after(graph, op, [result[name] for name in op.inputs], split)
     return result
 
 
@@ -67,12 +76,12 @@ def _check_nodes(graph: g.Graph, nodes: int) -> None:
             )
 
 
-def _after(graph: g.Graph, op: g.Op, inputs: list[Ownership], nodes: int) -> Ownership:
+def _after(graph: g.Graph, op: g.Op, inputs: list[Ownership], split: Split) -> Ownership:
     channels = graph.tensors[op.output].channels
     if isinstance(op.params, g.MIXING):
-        return Ownership(shares(channels, nodes), np.arange(channels))
+        return Ownership(split.owners(channels), np.arange(channels))
     if isinstance(op.params, g.Concatenation):
-        return _concatenated(inputs, nodes)
+        return _concatenated(inputs, split)
     if isinstance(op.params, g.Reshape):
         return _reshaped(graph, op, inputs[0])
     if isinstance(op.params, g.DepthwiseConv2D):
@@ -82,11 +91,11 @@ def _after(graph: g.Graph, op: g.Op, inputs: list[Ownership], nodes: int) -> Own
     return next((i for i in inputs if i.owners is not None), inputs[0])
 
 
-def _concatenated(inputs: list[Ownership], nodes: int) -> Ownership:
+def _concatenated(inputs: list[Ownership], split: Split) -> Ownership:
     if all(i.owners is None for i in inputs):
         return Ownership(None, np.arange(sum(i.rank.size for i in inputs)))
     # A replicated part costs nothing to split: every node has it all.
-    owners = [shares(i.rank.size, nodes) if i.owners is None else i.owners for i in inputs]
+    owners = [split.owners(i.rank.size) if i.owners is None else i.owners for i in inputs]
     offsets = np.cumsum([0, *(i.rank.size for i in inputs[:-1])])
     # Ranks are made dense per input, so that the inputs follow each other.
     ranks = [np.argsort(np.argsort(i.rank, kind="stable")) + offset for i, offset in zip(inputs, offsets, strict=True)]

@@ -10,6 +10,7 @@ united over all consumers of a tensor. Nothing is taken from the pruner: a badly
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,13 +93,13 @@ class Partition:
         return ownership.own(node) if ownership.owners is not None or node == 0 else ()
 
 
-def partition(graph: g.Graph, nodes: int) -> Partition:
-    """Cuts `graph` for `nodes` nodes.
+def partition(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> Partition:
+    """Cuts `graph` for `nodes` nodes, each of which gets its fraction of the channels (equal by default).
 
     Raises:
         DiscoError: The graph cannot be cut that way (see ownership.propagate).
     """
-    ownership = propagate(graph, nodes)
+    ownership = propagate(graph, nodes, shares)
     exchanges = _exchanges(graph, nodes, ownership)
     slices = tuple(_slice(graph, ownership, exchanges, node) for node in range(nodes))
     return Partition(graph, nodes, ownership, exchanges, _stages(graph, slices), slices)

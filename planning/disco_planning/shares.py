@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+PLAN_KEY = "disco.plan"
+"""Where the pruner puts its plan into the metadata of an ONNX model, and the converter finds it."""
+
 
 def contiguous_owners(channels: int, nodes: int, shares: Sequence[float] | None = None) -> tuple[int, ...]:
     """The node of each channel: contiguous shares, as equal as possible or as near to `shares` as possible.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from disco_planning.shares import PLAN_KEY
 from disco_pruning.masks import bake
 from disco_targets.errors import DiscoError
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from disco_pruning.planning import Plan
 
-PLAN_KEY = "disco.plan"
 _OPSET = 18  # the lowest that the exporter writes without converting versions
 
 

@@ -16,6 +16,7 @@ from disco_host.config import CYCLES_ESTIMATE, RunConfig
 from disco_host.lines import direct_line
 from disco_host.run import RunOutcome, run
 from disco_host.trace import chrome_trace
+from disco_planning.shares import PLAN_KEY
 from helpers.bundles import EXAMPLE, export_example
 from helpers.fault_proxy import FaultProxy
 from helpers.tiny_bundle import tiny_model
@@ -45,6 +46,26 @@ def test_posix_nodes_compute_every_tensor_bit_exactly(make_bundle: BundleMaker, 
     assert len(outcome.result.nodes) == nodes
     assert outcome.result.accuracy is not None
     assert outcome.result.accuracy > 0.6
+
+
+def test_boards_with_the_unequal_shares_of_the_plan(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs onnx (disco-edge[convert])")
+    model = onnx.load(str(EXAMPLE / "models" / "resnet8_dense.onnx"))
+    del model.metadata_props[:]
+    model.metadata_props.add(key=PLAN_KEY, value=json.dumps({"nodes": 2, "shares": [0.75, 0.25]}))
+    onnx.save(model, str(tmp_path / "planned.onnx"))
+    config = ExportConfig(
+        model=tmp_path / "planned.onnx",
+        nodes=2,
+        targets=("posix",),
+        output=tmp_path / "bundle",
+        calibration=EXAMPLE / "calibration.npy",
+    )
+    programs = export(config).bundle.manifest.programs
+    first, second = (sum(op.macs_executed for op in program.ops) for program in programs)
+    assert 2.7 < first / second < 3.3
+    outcome = _run(tmp_path / "bundle", "posix", 5, check_tensors=True)
+    assert (outcome.result.inferences, outcome.result.mismatches) == (5, 0)
 
 
 def test_two_emulated_m4_boards_agree_with_the_golden_200_times(make_bundle: BundleMaker) -> None:

@@ -14,7 +14,8 @@ import pytest
 from disco_converter import graph as g
 from disco_converter.cli import main
 from disco_converter.memory import plan_memory
-from disco_converter.ownership import shares
+from disco_converter.node_shares import parse_shares
+from disco_converter.ownership import Split
 from disco_converter.partition import partition
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.trial import try_out
@@ -52,7 +53,13 @@ def _chain(zero: tuple[tuple[int, int], ...] = ()) -> g.Graph:
 
 
 def test_shares_give_the_remainder_to_the_first_nodes() -> None:
-    assert shares(7, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert Split(3).owners(7).tolist() == [0, 0, 0, 1, 1, 2, 2]
+
+
+def test_shares_of_unequal_boards() -> None:
+    assert Split(2, parse_shares("3,1")).owners(6).tolist() == [0, 0, 0, 0, 0, 1]
+    cut = partition(_chain(), 2, parse_shares("3,1"))
+    assert [cut.ownership["b"].own(node) for node in range(2)] == [(0, 1, 2), (3,)]
 
 
 def test_only_channels_with_a_weight_are_exchanged() -> None:
@@ -106,6 +113,9 @@ def test_more_nodes_than_channels_are_refused() -> None:
         (["model.onnx", "--nodes", "99999999999", "--target", "posix"], 2, "at most 254"),
         (["model.onnx", "--nodes", "2", "--target", "posix", "--json", "/dev/null"], 1, "cannot be written"),
         (["broken.tflite", "--nodes", "2", "--target", "posix"], 1, "not a .tflite file"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3,0"], 2, "a number above zero"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3;1"], 2, "a number above zero"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3,1,1"], 2, "3 shares for 2 nodes"),
         (["model.onnx", "--nodes", "9", "--target", "qemu-mps2-an386"], 1, "at most 5"),
     ],
 )

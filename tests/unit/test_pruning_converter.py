@@ -55,10 +55,10 @@ def matching_op(graph: g.Graph, layer) -> g.Op:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [2, 3])
-def test_both_give_every_channel_to_the_same_node(converted, nodes):
+@pytest.mark.parametrize(("nodes", "shares"), [(2, None), (3, None), (2, (0.7, 0.3)), (3, (0.2, 0.5, 0.3))])
+def test_both_give_every_channel_to_the_same_node(converted, nodes, shares):
     network, example, graph = converted
-    cut, read = plan(network, example, nodes), propagate(graph, nodes)
+    cut, read = plan(network, example, nodes, shares), propagate(graph, nodes, shares)
     assert len(cut.layers) == sum(isinstance(op.params, g.MIXING) for op in graph.ops)
     for layer in cut.layers:
         op = matching_op(graph, layer)
