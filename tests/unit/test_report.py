@@ -88,6 +88,7 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
         sends=(NodeSend(0, "c", 1 - node, 8, 1),) if node == 0 else (),
         receives=(NodeReceive(0, 0, 0),) if node == 1 else (),
         outputs=(NodeOutput("c", channels),),
+        stages=(),
         arena_bytes=100,
         constant_bytes=10,
     )
