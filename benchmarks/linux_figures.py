@@ -5,9 +5,7 @@ Both nodes are on one machine and read one monotonic clock, so their stamps are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from disco_firmware.manifest import Manifest
 from disco_firmware.protocol import StageRecord
@@ -27,6 +25,8 @@ class MeasuredLink:
     """Of TCP payload, one way."""
     latency_s: float
     """From the send of a small message to its receiver's having it."""
+    burst_bytes: int
+    """That pass at once after a pause."""
 
 
 def latency_ms(capture: InferenceCapture) -> float:
@@ -73,16 +73,17 @@ def sent_bytes(manifest: Manifest) -> int:
     return max((sum(send.bytes for send in program.sends) for program in manifest.programs), default=0)
 
 
-def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link: MeasuredLink) -> float:
-    """The latency as the max-plus replay gives it: every node's own work per stage as measured (the median), every
-    byte over the link as measured.
+def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLink) -> float:
+    """The latency as the max-plus replay gives it: every node's own work per stage as measured in this inference, every
+    byte over the link as measured, each node beginning when it did.
     """
-    works = [_work(manifest, node, captures) for node in range(manifest.nodes)]
+    start = min(node.start for node in capture.nodes)
+    works = [_work(manifest, node) for node in capture.nodes]
     sends = [(node, send) for node, program in enumerate(manifest.programs) for send in sends_in_order(program)]
     numbers = {(send.exchange, node, send.receiver): number for number, (node, send) in enumerate(sends)}
     nodes, gathered = [], {}
     for node, work in enumerate(works):
-        tasks: list[Task] = []
+        tasks = [Task("start", (capture.nodes[node].start - start) * NS)]
         for place, stage in enumerate(manifest.programs[node].stages):
             prepare, run, send_each, gather_each = work[place]
             parts = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
@@ -93,25 +94,29 @@ def predicted_ms(manifest: Manifest, captures: Sequence[InferenceCapture], link:
                 if sender == node and send.tensor in stage.outputs:
                     gathered[number] = len(tasks)
                     tasks += [Task("gather", gather_each), Task("send", send_each)]
-        nodes.append(tuple(tasks))
+        ended = capture.nodes[node].stages[-1].end
+        nodes.append((*tasks, Task("end", (capture.nodes[node].end - ended) * NS)))
     streams = tuple(
         Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, gathered[number]),))
         for number, (node, send) in enumerate(sends)
     )
     pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]
-    links = tuple(Link(pair, link.bytes_per_second, link.latency_s) for pair in pairs)
+    links = tuple(Link(pair, link.bytes_per_second, link.latency_s, burst_bytes=link.burst_bytes) for pair in pairs)
     largest = max((stream.bytes for stream in streams), default=1)
     return replay(Graph(tuple(nodes), streams, links, Protocol(largest))).latency_s * 1e3
 
 
-def _work(manifest: Manifest, node: int, captures: Sequence[InferenceCapture]) -> list[tuple[float, ...]]:
-    """Seconds per stage: preparing, computing (with all that is neither waiting nor listed), one send, one gather."""
+def _work(manifest: Manifest, node: NodeCapture) -> list[tuple[float, ...]]:
+    """Seconds per stage: preparing (from the end of the stage before), computing (with all that is neither waiting nor
+    listed), one send, one gather.
+    """
+    program = manifest.programs[node.node]
+    before = node.start
     result: list[tuple[float, ...]] = []
-    for place, stage in enumerate(manifest.programs[node].stages):
-        records = [capture.nodes[node].stages[place] for capture in captures]
-        count = max(1, sum(send.tensor in stage.outputs for send in manifest.programs[node].sends))
-        others = [r.end - r.start - r.prepare - r.wait - r.gather - r.send for r in records]
-        parts = ([r.prepare for r in records], others, [r.send for r in records], [r.gather for r in records])
-        prepare, run, send, gather = (median(values) * NS for values in parts)
-        result.append((prepare, run, send / count, gather / count))
+    for stage, record in zip(program.stages, node.stages, strict=True):
+        count = max(1, sum(send.tensor in stage.outputs for send in program.sends))
+        others = record.end - record.start - record.prepare - record.wait - record.gather - record.send
+        prepare = record.start - before + record.prepare
+        before = record.end
+        result.append((prepare * NS, others * NS, record.send * NS / count, record.gather * NS / count))
     return result

@@ -12,8 +12,9 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-BURST_BYTES = 3200
-"""Of the token bucket: two frames. What a longer pause may save up and send at once is no link of that rate."""
+BURST_BYTES, BURST_S = 3200, 200e-6
+"""Of the token bucket: two frames, or what the rate gives in so many seconds (the kernel's timers need some slack). A
+large bucket, of which every pause sends much at once, would be no link of that rate."""
 QUEUE_MS = 400
 """How much the filter holds back before it drops; TCP never fills it."""
 
@@ -55,35 +56,38 @@ def two_namespaces() -> Iterator[tuple[Namespace, Namespace]]:
         Namespace(f"disco-{os.getpid()}-{k}", f"pair{k}", f"10.{number}.{k}.2", f"10.{number}.9.{k + 1}")
         for k in range(2)
     )
-    made = []
-    try:
+    with contextlib.ExitStack() as undo:
         for k, space in enumerate(pair):
             _do(f"ip netns add {space.name}")
-            made.append(space)
-            ours, theirs = f"disco{os.getpid()}h{k}"[-15:], "host"
-            _do(f"ip link add {ours} type veth peer name {theirs} netns {space.name}")
+            undo.callback(_do, f"ip netns del {space.name}")
+            ours = f"disco{os.getpid()}h{k}"
+            _do(f"ip link add {ours} type veth peer name host netns {space.name}")
+            undo.callback(_do, f"ip link del {ours}")  # a namespace takes its devices along, but only some time later
             _do(f"ip addr add {space.host_address.removesuffix('2')}1/24 dev {ours}")
             _do(f"ip link set {ours} up")
-            _up(space, theirs, space.host_address)
+            _up(space, "host", space.host_address)
             _do(f"ip -n {space.name} link set lo up")
         ends = [f"{space.device} netns {space.name}" for space in pair]
         _do(f"ip link add {ends[0]} type veth peer name {ends[1]}")
         for space in pair:
             _up(space, space.device, space.pair_address)
         yield pair[0], pair[1]
-    finally:
-        for space in made:
-            _do(f"ip netns del {space.name}")
 
 
-def set_rate(pair: tuple[Namespace, Namespace], rate_mbit: int | None) -> None:
-    """Limits both directions of the pair, each by itself; None: no limit."""
+def set_rate(pair: tuple[Namespace, Namespace], rate_mbit: int | None) -> int:
+    """Limits both directions of the pair, each by itself; None: no limit.
+
+    Returns:
+        The bytes that pass at once after a pause.
+    """
+    burst = max(BURST_BYTES, round(rate_mbit * 1e6 / 8 * BURST_S)) if rate_mbit else 0
     for space in pair:
         with contextlib.suppress(subprocess.CalledProcessError):  # there is none yet
             _do(f"tc -n {space.name} qdisc del dev {space.device} root")
         if rate_mbit is not None:
-            limit = f"tbf rate {rate_mbit}mbit burst {BURST_BYTES} latency {QUEUE_MS}ms"
+            limit = f"tbf rate {rate_mbit}mbit burst {burst} latency {QUEUE_MS}ms"
             _do(f"tc -n {space.name} qdisc add dev {space.device} root {limit}")
+    return burst
 
 
 def _up(space: Namespace, device: str, address: str) -> None:

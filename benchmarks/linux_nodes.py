@@ -85,14 +85,13 @@ def main() -> int:
     with two_namespaces() as pair, _agents(pair) as boards:
         links: dict[int | None, MeasuredLink] = {}
         for rate in options.rates:
-            set_rate(pair, rate)
-            links[rate] = _probe(pair)
+            links[rate] = _probe(pair, set_rate(pair, rate))
             _say(f"link at {rate or 'no'} Mbit/s limit: {links[rate]}")
         rows = []
         for model in options.models:
             bundles = {sparsity: _bundle(model, sparsity) for sparsity in options.sparsities}
             alone = _alone(model, bundles[options.sparsities[0]])
-            rows.append(_measure(model, alone, 0.0, None, MeasuredLink(1.0, 0.0), boards[1], options))
+            rows.append(_measure(model, alone, 0.0, None, MeasuredLink(1.0, 0.0, 0), boards[1], options))
             for rate in options.rates:
                 set_rate(pair, rate)
                 rows += [
@@ -193,8 +192,8 @@ def _inside(core: int, space: Namespace) -> list[str]:
     return ["ip", "netns", "exec", space.name, "taskset", "-c", str(core)]
 
 
-def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
-    """What a large message takes longer than a small one, and half a round trip of small ones."""
+def _probe(pair: tuple[Namespace, Namespace], burst: int) -> MeasuredLink:
+    """What a large message takes longer than a small one, and half a round trip of small ones after a pause."""
     program = [sys.executable, str(ROOT / "benchmarks" / "linux_probe.py")]
     listen = [*_inside(1, pair[1]), *program, "listen", pair[1].pair_address]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -202,8 +201,7 @@ def _probe(pair: tuple[Namespace, Namespace]) -> MeasuredLink:
         listener.stdout.readline()
         call = [*_inside(0, pair[0]), *program, "call", pair[1].pair_address]
         probed = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-    seconds = probed["large_round_trip_s"] - probed["round_trip_s"]
-    return MeasuredLink(probed["large_bytes"] / seconds, probed["round_trip_s"] / 2)
+    return MeasuredLink((probed["large_bytes"] - burst) / probed["large_s"], probed["round_trip_s"] / 2, burst)
 
 
 def _measure(
@@ -241,7 +239,7 @@ def _measure(
         exchange_ms=round(median(exchange_ms(manifest, capture) for capture in captures), 3),
         exchanges=len(manifest.exchanges),
         bytes=sent_bytes(manifest),
-        predicted_ms=round(predicted_ms(manifest, captures, link), 3),
+        predicted_ms=round(median(predicted_ms(manifest, capture, link) for capture in captures), 3),
     )
     _say(str(row))
     return row

@@ -23,7 +23,10 @@ def page(document: dict[str, Any]) -> str:
     for link in document["links"]:
         name = f"{link['rate_mbit']} Mbit/s" if link["rate_mbit"] else "no limit"
         rate, latency = link["bytes_per_second"] / 1e6, link["latency_s"] * 1e6
-        lines.append(f"- link, {name}: {rate:.2f} MB/s of payload, {latency:.0f} us")
+        lines.append(
+            f"- link, {name}: {rate:.2f} MB/s of payload, {latency:.0f} us, "
+            f"{link['burst_bytes']:,} bytes at once after a pause"
+        )
     lines += [
         "",
         "| model | nodes | Mbit/s | S_comm | median ms | p95 ms | of one node | compute ms | exchange ms | bound ms ",

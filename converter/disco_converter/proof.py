@@ -10,7 +10,7 @@ import numpy as np
 from disco_converter import graph as g
 from disco_converter.partition import NodeSlice, Operand, Partition
 from disco_converter.stages import Stage
-from disco_firmware.reference import REFERENCE, XNNPACK, TfliteModel
+from disco_firmware.reference import REFERENCE, TfliteModel
 from disco_targets.errors import DiscoError
 
 
@@ -61,12 +61,7 @@ def prove(
         whole.run([sample[None]])
         golden = {name: whole.tensor(tensor.index) for name, tensor in partition.graph.tensors.items()}
         for node, operand, value in chain.run(sample[None]):
-            try:
-                elements += _compare(partition, golden, node, operand, value, number)
-            except DiscoError as error:
-                if mode != XNNPACK:
-                    raise
-                raise DiscoError(f"with XNNPACK's kernels {error}") from error
+            elements += _compare(partition, golden, node, operand, value, f"{number} with {mode} kernels")
         for place, name in enumerate(partition.graph.outputs):
             outputs[place].append(golden[name][0])
         progress()
@@ -122,18 +117,18 @@ def _compare(
     node: int,
     place: tuple[str, str],
     value: g.Int8Array,
-    number: int,
+    which: str,
 ) -> int:
     name, op = place
     buffer = partition.slices[node].buffers[name]
     expected = golden[buffer.tensor][..., list(buffer.own)]
     if expected.shape != value.shape or (expected != value).any():
-        raise DiscoError(_difference(buffer.tensor, buffer.own, node, op, expected, value, number))
+        raise DiscoError(_difference(buffer.tensor, buffer.own, node, op, expected, value, which))
     return int(value.size)
 
 
 def _difference(
-    tensor: str, own: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, number: int
+    tensor: str, own: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, which: str
 ) -> str:
     if expected.shape != value.shape:
         return (
@@ -142,7 +137,7 @@ def _difference(
         )
     first = tuple(int(i) for i in np.argwhere(expected != value)[0])
     return (
-        f"the sliced network differs from the whole one: input {number}, {op} on node {node}, tensor {tensor!r}, "
+        f"the sliced network differs from the whole one: input {which}, {op} on node {node}, tensor {tensor!r}, "
         f"channel {own[first[-1]]}, "
         f"position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is a bug of disco-edge, "
         "please report it"

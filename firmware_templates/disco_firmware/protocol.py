@@ -103,7 +103,7 @@ class _Fixed:
 
     def pack(self) -> bytes:
         """The payload."""
-        return self.layout.pack(*astuple(self))  # type: ignore[call-overload]
+        return self.layout.pack(*vars(self).values())  # in the order of the fields; astuple would copy each
 
     @classmethod
     def unpack(cls: type[_Self], payload: bytes) -> _Self:
@@ -277,9 +277,10 @@ class RouteRecord(_Fixed):
 
 @dataclass(frozen=True)
 class StageRecord(_Fixed):
-    """One stage of a run on a node that runs stages, in ticks of its unit: from `start` on it prepares the stage's
-    inputs with its own channels, waits for the halo, scatters that into the inputs, computes, gathers what is sent and
-    sends it, till `end`.
+    """One stage of a run on a node that runs stages, in ticks of its unit.
+
+    From `start` on the node prepares the stage's inputs with its own channels, waits for the halo, scatters that into
+    the inputs, computes, gathers what is sent and sends it, till `end`.
     """
 
     start: int
