@@ -81,7 +81,6 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
     works = [_work(manifest, node) for node in capture.nodes]
     sends = [(node, send) for node, program in enumerate(manifest.programs) for send in sends_in_order(program)]
     numbers = {(send.exchange, node, send.receiver): number for number, (node, send) in enumerate(sends)}
-    late = [max(1, send.bytes - link.burst_bytes) for _, send in sends]
     nodes, gathered = [], {}
     for node, work in enumerate(works):
         tasks = [Task("start", (capture.nodes[node].start - start) * NS)]
@@ -89,29 +88,35 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
             prepare, run, send_each, gather_each = work[place]
             parts = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
             needs = [numbers[exchange, sender, node] for exchange, sender in sorted(parts)]
-            arrivals = tuple(Arrival(number, late[number]) for number in needs)
+            arrivals = tuple(Arrival(number, sends[number][1].bytes) for number in needs)
             tasks += [Task(f"prepare {place}", prepare), Task(f"stage {place}", run, arrivals)]
             for number, (sender, send) in enumerate(sends):
                 if sender == node and send.tensor in stage.outputs:
                     gathered[number] = len(tasks)
                     tasks += [Task("gather", gather_each), Task("send", send_each)]
-        nodes.append(tuple(tasks))
+        ended = capture.nodes[node].stages[-1].end
+        nodes.append((*tasks, Task("end", (capture.nodes[node].end - ended) * NS)))
     streams = tuple(
-        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(late[number], gathered[number]),))
+        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, gathered[number]),))
         for number, (node, send) in enumerate(sends)
     )
     pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]
-    links = tuple(Link(pair, link.bytes_per_second, link.latency_s) for pair in pairs)
+    links = tuple(Link(pair, link.bytes_per_second, link.latency_s, burst_bytes=link.burst_bytes) for pair in pairs)
     largest = max((stream.bytes for stream in streams), default=1)
     return replay(Graph(tuple(nodes), streams, links, Protocol(largest))).latency_s * 1e3
 
 
 def _work(manifest: Manifest, node: NodeCapture) -> list[tuple[float, ...]]:
-    """Seconds per stage: preparing, computing (with all that is neither waiting nor listed), one send, one gather."""
+    """Seconds per stage: preparing (from the end of the stage before), computing (with all that is neither waiting nor
+    listed), one send, one gather.
+    """
     program = manifest.programs[node.node]
+    before = node.start
     result: list[tuple[float, ...]] = []
     for stage, record in zip(program.stages, node.stages, strict=True):
         count = max(1, sum(send.tensor in stage.outputs for send in program.sends))
         others = record.end - record.start - record.prepare - record.wait - record.gather - record.send
-        result.append((record.prepare * NS, others * NS, record.send * NS / count, record.gather * NS / count))
+        prepare = record.start - before + record.prepare
+        before = record.end
+        result.append((prepare * NS, others * NS, record.send * NS / count, record.gather * NS / count))
     return result

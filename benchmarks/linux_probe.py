@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from dataclasses import asdict
+import time
+from statistics import median
 
 from disco_host.node.probe import answer, measure
 
 PORT = 7460
+ROUNDS, PAUSE_S = 200, 0.5e-3
+SMALL = bytes(64)
 
 
 def main(kind: str, address: str) -> None:
@@ -19,10 +22,31 @@ def main(kind: str, address: str) -> None:
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             answer(server.accept()[0])
+            with server.accept()[0] as line:
+                line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                while data := line.recv(len(SMALL)):
+                    line.sendall(data)
         return
     with socket.create_connection((address, PORT), 5) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sys.stdout.write(json.dumps(asdict(measure(line))))
+        probed = measure(line)
+    with socket.create_connection((address, PORT), 5) as line:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        paused = median(_round(line) for _ in range(ROUNDS))
+    seconds = probed.large_round_trip_s - probed.round_trip_s
+    found = {"large_bytes": probed.large_bytes, "large_s": seconds, "round_trip_s": paused}
+    sys.stdout.write(json.dumps(found))
+
+
+def _round(line: socket.socket) -> float:
+    """A round trip after a pause in which this end works and the other sleeps, as before an exchange."""
+    until = time.monotonic() + PAUSE_S
+    while time.monotonic() < until:
+        pass
+    start = time.monotonic()
+    line.sendall(SMALL)
+    line.recv(len(SMALL))
+    return time.monotonic() - start
 
 
 if __name__ == "__main__":

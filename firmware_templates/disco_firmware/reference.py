@@ -1,13 +1,16 @@
 """The golden: TFLite's reference kernels (BUILTIN_REF), the same arithmetic as the C runtime's, bit for bit.
 
 XNNPACK (and TFLite's optimised kernels where it has none) differs from them by 1 from the first convolution on. It is
-the golden of nodes that compute with it, and of no others.
+the golden of nodes that compute with it, and of no others: in the same release of ai-edge-litert, on the same kind of
+processor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -115,10 +118,7 @@ def _field(data: bytearray, table: int, number: int) -> int:
 
 
 def _interpreter(content: bytes, where: str, mode: str, threads: int) -> Any:
-    try:
-        from tflite_runtime import interpreter as module
-    except ImportError:
-        from ai_edge_litert import interpreter as module
+    module = _runtime(mode)
     kinds = {REFERENCE: module.OpResolverType.BUILTIN_REF, XNNPACK: module.OpResolverType.AUTO}
     try:
         interpreter = module.Interpreter(
@@ -130,3 +130,13 @@ def _interpreter(content: bytes, where: str, mode: str, threads: int) -> Any:
             f"TFLite does not run {where}: {' '.join(str(error).split())}: make the model again"
         ) from error
     return interpreter
+
+
+def _runtime(mode: str) -> Any:
+    """The package whose kernels are meant: tflite-runtime has XNNPACK for float operators only."""
+    names = ["tflite_runtime", "ai_edge_litert"] if mode == REFERENCE else ["ai_edge_litert"]
+    for name in names:
+        with contextlib.suppress(ImportError):
+            return import_module(f"{name}.interpreter")
+    package = names[-1].replace("_", "-")
+    raise DiscoError(f"{mode} kernels need the package {package}: pip install {package}")

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from disco_host.run import Progress
 
 
+SILENCE_SHARE = 0.8
+
+
 @dataclass(frozen=True)
 class Boards:
     """What a run needs of its boards."""
@@ -42,6 +45,11 @@ class Boards:
     """Of the nodes' waits for each other; None: as any other."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Boards and the Linux nodes that they reach through this host."""
+
+    @property
+    def silence_s(self) -> float:
+        """So long Linux nodes may not be heard of: less than they wait for each other, so that both are told."""
+        return SILENCE_SHARE * (self.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S)
 
     @property
     def watch(self) -> Watch | None:

@@ -128,7 +128,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
         session.connect()
         before = boards.watch.clocks() if boards.watch is not None else {}
         if boards.watch is not None:
-            boards.watch.expect_beats()
+            boards.watch.expect_beats(boards.silence_s)
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
         after = boards.watch.clocks() if boards.watch is not None else {}

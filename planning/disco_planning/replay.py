@@ -9,6 +9,7 @@ the end, that is the critical path, which covers the latency without a gap.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,8 @@ class _Line:
     link: Link
     queue: deque[_Frame] = field(default_factory=deque)
     busy: bool = False
+    paid_s: float = -math.inf
+    """When what was sent so far has passed at the link's rate."""
     last: Activity | None = None
 
 
@@ -291,12 +294,13 @@ class _Engine:
         if line.busy or not line.queue:
             return
         frame = line.queue.popleft()
-        free = now + line.link.frame_s + frame.wire_bytes / line.link.bytes_per_second
+        link = line.link
+        begun = max(line.paid_s, now - link.burst_bytes / link.bytes_per_second)
+        line.paid_s = begun + link.frame_s + frame.wire_bytes / link.bytes_per_second
+        free = max(now, line.paid_s)
         cause = frame.cause if frame.packed_s == now else line.last
         nodes = (frame.direction.sender, frame.direction.receiver)
-        activity = Activity(
-            "transfer", nodes, frame.label, now, free, free + line.link.latency_s, cause, frame.wire_bytes
-        )
+        activity = Activity("transfer", nodes, frame.label, now, free, free + link.latency_s, cause, frame.wire_bytes)
         self._frames.append(activity)
         line.busy, line.last = True, activity
         self._at(activity.free_s, lambda time: self._line_free(line, time))

@@ -84,6 +84,8 @@ class Link:
     """The line is taken so much longer by every frame."""
     full_duplex: bool = True
     """False: both directions share the line."""
+    burst_bytes: float = 0.0
+    """What a token bucket saves up during a pause and lets pass at once, each direction; 0 on a plain wire."""
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,14 @@ def test_a_second_host_is_told_who_is_busy(door: Door) -> None:
     _control(door).close()  # free again at once
 
 
+def test_a_host_that_went_silent_makes_room_for_another_one(door: Door) -> None:
+    with _control(door) as silent:
+        _control(door).close()
+        assert door.said("ends: nothing was heard of its host for")
+        while silent.recv(4096):  # to the end of the heartbeats
+            pass
+
+
 @pytest.mark.parametrize("purpose", [LINE, PEER])
 def test_a_connection_for_another_job_is_refused(door: Door, purpose: str) -> None:
     with _control(door), pytest.raises(RefusedError, match="the job of this connection does not exist here"):

@@ -45,9 +45,8 @@ def _op(name: str, output: str, waits: tuple[HaloWait, ...] = (), *, joined: boo
 def _program(node: int) -> NodeProgram:
     """conv a, which is sent; conv b of 3x3, which waits for it row by row; an op joined to b."""
     ops = (_op("a", "a"), _op("b", "b", (HaloWait(0, (2, 3, 4, 4)),)), _op("c", "c", joined=True))
-    return NodeProgram(
-        node, "t", ops, (NodeSend(0, "a", 1 - node, 40, 2),), (NodeReceive(0, 1 - node, 0),), (), (), 0, 0, 0
-    )
+    sends, receives = (NodeSend(0, "a", 1 - node, 40, 2),), (NodeReceive(0, 1 - node, 0),)
+    return NodeProgram(node, "t", ops, sends, receives, (), (), 0, 0, 0)
 
 
 MANIFEST = Manifest(

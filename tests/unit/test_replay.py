@@ -58,6 +58,16 @@ def test_latency_and_overhead_of_a_frame_count() -> None:
     assert result.frames[1].start_s == result.frames[0].free_s  # the latency does not take the line
 
 
+def test_a_token_bucket_lets_pass_what_a_pause_has_saved() -> None:
+    link = replace(WIRE, burst_bytes=48.0)
+    # Full after a second: of 64 bytes 16 wait for the rate. Of 32 more a quarter of a second later, 16 have been saved.
+    tasks = (Task("make", 1.0), Task("more", 0.5))
+    stream = Stream("x", 0, 1, (Part(64, 0), Part(32, 1)))
+    graph = Graph((tasks, (Task("use", 0.0, (Arrival(0, 96),)),)), (stream,), (link,), WHOLE)
+    assert [(frame.start_s, frame.free_s) for frame in replay(graph).frames] == [(1.0, 1.25), (1.5, 1.75)]
+    assert replay(_one_way(0.0, bytes_=40, link=link)).latency_s == 2.0
+
+
 def _rows(link: Link, rows: int = 4) -> Graph:
     """Rows of 1 s and 32 bytes; row r of the next layer, of 1 s too, needs the other node's rows up to r + 1."""
     needed = [min(r + 2, rows) * 32 for r in range(rows)]

@@ -19,10 +19,8 @@ from disco_host.node.messages import HALTED, Beat, Need, Ping, Pong, Prepared, P
 from disco_host.remote.clocks import ClockSample, sample
 from disco_targets.errors import DiscoError
 
-SILENCE_S = 1.2
-"""Without a heartbeat for so long a node is taken for gone in the middle of a run."""
 PATIENT_S = 6.0
-"""The same before that, while machines are busy with building and starting."""
+"""Without a heartbeat for so long a node is taken for gone, while machines are busy with building and starting."""
 CLOCK_ROUNDS = 20
 SEND_S = 3.0
 _READ_BYTES = 64 * 1024
@@ -73,7 +71,7 @@ class Watch:
 
     def __init__(self, silence_s: float = PATIENT_S) -> None:
         """Starts the thread."""
-        self._silence_s = silence_s
+        self.silence_s = silence_s
         self._agents: dict[int, _Agent] = {}
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
@@ -129,9 +127,9 @@ class Watch:
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
-    def expect_beats(self, silence_s: float = SILENCE_S) -> None:
-        """From now on a shorter silence is a fault."""
-        self._silence_s = silence_s
+    def expect_beats(self, silence_s: float) -> None:
+        """From now on another silence is a fault."""
+        self.silence_s = silence_s
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
@@ -204,13 +202,13 @@ class Watch:
 
     def _patience(self) -> float | None:
         heard = [agent.heard for agent in self._watched()]
-        return max(0.0, min(heard) + self._silence_s - time.monotonic()) if heard else None
+        return max(0.0, min(heard) + self.silence_s - time.monotonic()) if heard else None
 
     def _judge(self) -> None:
         """After everything that had come was heard: who is silent?"""
         now = time.monotonic()
         for agent in self._watched():
-            if now - agent.heard >= self._silence_s:
+            if now - agent.heard >= self.silence_s:
                 self._fail(
                     agent,
                     f"was not heard of for {now - agent.heard:.1f} s: it hangs, or the network to it is cut",

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from disco_host.node_end import NodeEnd
     from disco_host.remote.watch import Fault, Watch
 
-WITNESS_S, SILENT_S = 0.3, 0.7
-"""So long others are heard after a failure, and after a silence; less when one has said which exchange waited."""
+WITNESS_S = 0.3
+"""So long others are heard after a failure; less when one has said which exchange waited."""
+LATE_S = 0.4
+"""What comes to that after a silence, beside a quarter of it: others notice it when their own waits end."""
 AGENT_S = 0.1
 """So long after the end of a node's line its agent's end may be seen."""
 LOOK_S = 0.02
@@ -39,7 +41,7 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
     with selectors.DefaultSelector() as selector:
         for end in ends:
             selector.register(end.line.transport, selectors.EVENT_READ, end)
-        while not _complete(faults, waited, time.monotonic() - start):
+        while not _complete(watch, faults, waited, time.monotonic() - start):
             for key, _ in selector.select(LOOK_S):
                 report = _report(manifest, key.data)
                 if isinstance(report, NodeError) and report.waited is not None:
@@ -50,10 +52,10 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
     return _combined(error, faults, waited or _waiting(manifest, watch, faults), ends)
 
 
-def _complete(faults: dict[int, Fault], waited: list[str], heard_s: float) -> bool:
+def _complete(watch: Watch, faults: dict[int, Fault], waited: list[str], heard_s: float) -> bool:
     """Whether nothing more is to be expected. Where no agent fails, there is nothing behind what a node reported."""
     if any(fault.silent for fault in faults.values()):
-        limit = SILENT_S
+        limit = watch.silence_s / 4 + LATE_S
     else:
         limit = WITNESS_S if faults or not waited else AGENT_S
     return heard_s >= limit or bool(faults and waited)
