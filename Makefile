@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers, each test file on one of them: its fixtures are made once. Empty it (`make pytest PYTEST_FLAGS=`) to see output as it comes.
 PYTEST_FLAGS ?= -n 2 --dist loadfile
+FUZZ_SECONDS ?= 60
 C_ROOTS := firmware_templates targets host tests examples
 C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench-firmware bench-linux test lint types pytest format setup setup-demo clean distclean
+.PHONY: help demo bench-firmware bench-linux fuzz test lint types pytest format setup setup-demo clean distclean
 # The steps of `test` come one after the other, so that the last lines are the last step's.
 .NOTPARALLEL:
 
@@ -23,6 +24,9 @@ bench-firmware: setup ## Count instructions of every kernel choice on all emulat
 
 bench-linux: setup ## Measure ResNet-50 and ResNet-8 on two Linux nodes over wires of known rates (network namespaces: root)
 	@$(BIN)/python benchmarks/linux_nodes.py --table benchmarks/linux_nodes.md
+
+fuzz: setup ## Fuzz what reads bytes from others, FUZZ_SECONDS in all (default 60)
+	$(BIN)/python tests/fuzz/campaign.py $(FUZZ_SECONDS)
 
 test: lint types pytest ## Set up, then lint, types and all tests
 
