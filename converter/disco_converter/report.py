@@ -153,7 +153,7 @@ def _totals_table(result: ExportResult) -> Table:
         "MACs",
         "of the\nmodel",
         "bytes sent /\ninference",
-        "activations\n(over the least)",
+        "arena\n(over least)",
         "flash at most\n(of the board)",
         "RAM at most\n(of the board)",
     )

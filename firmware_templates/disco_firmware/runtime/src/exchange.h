@@ -28,7 +28,7 @@ void disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t
 /* Polls the host and all peers once. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_poll(disco_executor_t *executor);
 
-/* Polls, then gives the links whatever they have room for: credits first, then channels. Never waits. */
+/* Reads, gives the links what they have room for (credits first, then channels), and writes. Never waits. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_pump(disco_executor_t *executor);
 
 /* Restarts the retransmission timers after a computation. */

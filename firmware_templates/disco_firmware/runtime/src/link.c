@@ -311,10 +311,11 @@ static void count_written(disco_link_t *link, const disco_link_slot_t *slot) {
  * number would mean something else once numbers have gone round. */
 static void seal_at_cursor(disco_link_t *link) {
     disco_link_slot_t *slot = slot_of(link, link->send_cursor);
-    if (slot->wire_length > 0) {
+    if (slot->wire_length == 0 || slot->expected != link->receive_next) {
         unseal(slot->wire, slot->wire_length);
+        slot->wire_length = seal(link, slot->wire);
+        slot->expected = link->receive_next;
     }
-    slot->wire_length = seal(link, slot->wire);
     link->ack_due = false;
 }
 

@@ -54,6 +54,7 @@ typedef struct {
 
 typedef struct {
     uint16_t wire_length;               /* 0 until it is encoded */
+    uint8_t expected;                   /* what it acknowledges, once encoded */
     uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded in place when its turn to be written comes */
 } disco_link_slot_t;
 
