@@ -14,7 +14,7 @@ from disco_firmware.variants.conv2d_scaling import GENERAL, POSITIVE, SIGNED, ch
 from helpers.kernel_cases import conv2d_case, padded_conv2d_case
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator
-from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, calls_of, run_on_board, run_on_host
+from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, assert_code_fits, calls_of, run_on_board, run_on_host
 
 CASES = int(os.environ.get("DISCO_VARIANT_CASES", "150"))
 VARIANTS = (Conv2DDspInt16(), Conv2DDspInt8())
@@ -55,6 +55,10 @@ def test_equals_the_reference_on_an_emulated_board(board: str, tmp_path: Path) -
 
 def test_equals_the_reference_specialised(tmp_path: Path) -> None:
     run_on_board(random_calls(20, seed=13), BOARDS["m4"], tmp_path, specialised=True)
+
+
+def test_takes_no_more_code_than_it_says(tmp_path: Path) -> None:
+    assert_code_fits(random_calls(12, seed=16), tmp_path, ("-mcpu=cortex-m4",))
 
 
 def test_a_wrong_byte_is_seen(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import tflite
 
-from helpers import kernel_cases, variant_mve
+from helpers import c_build, kernel_cases, variant_mve
 from helpers.kernel_driver import Case, assert_equal, run_driver
 from helpers.kernel_parts import Window, random_window
+from helpers.variant_layers import layer_of
 
 CASES = int(os.environ.get("DISCO_VARIANT_CASES", "150"))
 SPECIALISED_CASES = min(CASES // 10, 40)
@@ -77,10 +78,15 @@ def test_equals_the_reference(
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_specialised_code_equals_the_reference(name: str, tmp_path: Path) -> None:
+def test_specialised_code_equals_the_reference_and_takes_no_more_than_it_says(name: str, tmp_path: Path) -> None:
     generators = [np.random.default_rng([1, len(name), number]) for number in range(SPECIALISED_CASES)]
     cases = variant_mve.fitting([GENERATORS[name](rng) for rng in generators])
     driver = variant_mve.build_specialised(cases, tmp_path)
+    sizes = c_build.code_sizes(tmp_path / "driver.elf")
+    for number, case in enumerate(cases):
+        layer = layer_of(case)
+        bound = variant_mve.VARIANTS[case.kernel].code_bytes(layer)
+        assert 0 < sizes[f"case_{number}"] <= bound, (layer.inputs, layer.output)
     assert_equal(cases, run_driver(driver, variant_mve.pack(cases), tmp_path))
 
 

@@ -14,7 +14,7 @@ from disco_firmware.quantisation import ActivationRange
 from disco_firmware.variants.base import Variant
 from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking, accumulator_range
 from helpers.kernel_driver import Case
-from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, calls_of, run_on_board, run_on_host
+from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, assert_code_fits, calls_of, run_on_board, run_on_host
 from helpers.variant_layers import layer_of
 from helpers.variant_winograd import convolution, extreme_cases, random_case
 
@@ -79,6 +79,11 @@ def test_predicts_its_instructions(variant: Variant, tmp_path: Path) -> None:
     counts = run_on_board(calls, BOARDS["m4"], tmp_path, specialised=True)
     assert len(counts) == 5
     assert [variant.instructions(call.layer) for call in calls] == pytest.approx(counts, rel=0.05)
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=_named)
+def test_takes_no_more_code_than_it_says(variant: Variant, cases: list[Case], tmp_path: Path) -> None:
+    assert_code_fits(calls_of(variant, cases[:12]), tmp_path, ("-mcpu=cortex-m4",))
 
 
 def test_a_wrong_weight_is_seen(cases: list[Case], tmp_path: Path) -> None:

@@ -46,3 +46,10 @@ def compile_c(compiler: str, sources: Sequence[Path], output: Path, flags: Seque
     if result.returncode != 0:
         pytest.fail(f"{' '.join(command)}\n{result.stderr}")
     return output
+
+
+def code_sizes(program: Path) -> dict[str, int]:
+    """Bytes of each function and array of a program or object file for a board."""
+    command = [tool("arm-none-eabi-nm"), "--print-size", "--defined-only", str(program)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name: int(size, 16) for _, size, _, name in (line.split() for line in lines if len(line.split()) == 4)}

@@ -152,6 +152,15 @@ def compile_calls(calls: Sequence[Call], directory: Path, compiler: str, flags: 
     c_build.compile_c(compiler, [directory / "cases.c"], directory / "cases.o", (*flags, *includes))
 
 
+def assert_code_fits(calls: Sequence[Call], directory: Path, flags: Sequence[str]) -> None:
+    """The code that the compiler makes of each specialised call takes no more than the variant says."""
+    compile_calls(calls, directory, "arm-none-eabi-gcc", ("-c", "-O3", "-mthumb", "-ffunction-sections", *flags))
+    sizes = c_build.code_sizes(directory / "cases.o")
+    for number, call in enumerate(calls):
+        bound = call.variant.code_bytes(call.layer)
+        assert 0 < sizes[f"case_{number}_run"] <= bound, (call.layer.inputs, call.layer.output)
+
+
 def _batches(calls: Sequence[Call]) -> list[list[Call]]:
     """As many calls in each as a board holds."""
     batches: list[list[Call]] = []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from disco_converter.export import ExportConfig, export
 from disco_converter.report import flash_estimate, ram_estimate
 from disco_firmware.build import build_node
 from disco_firmware.bundle import load_bundle
 from disco_firmware.project import STACK_BYTES
+from helpers.tiny_bundle import tiny_model
 
 from .conftest import BundleMaker
 
@@ -19,5 +23,14 @@ def test_estimates_are_upper_bounds(make_bundle: BundleMaker, nodes: int, target
     for program in bundle.manifest.programs:
         image = build_node(bundle.path, program.node)
         flash, ram = flash_estimate(program), ram_estimate(bundle.manifest.nodes, program)
-        assert image.flash_bytes <= flash <= image.flash_bytes + 16 * 1024
+        assert image.flash_bytes <= flash <= image.flash_bytes + 20 * 1024
         assert image.ram_bytes + STACK_BYTES <= ram <= image.ram_bytes + STACK_BYTES + 16 * 1024
+
+
+@pytest.mark.parametrize("target", ["qemu-mps2-an385-armv6m", "qemu-mps2-an386", "qemu-mps3-an547"])
+@pytest.mark.parametrize("last", ["ADD", "MUL"])
+def test_flash_is_bounded_for_tiny_layers(tmp_path: Path, target: str, last: str) -> None:
+    """Their loops are so short that the compiler unrolls them whole."""
+    (tmp_path / "tiny.tflite").write_bytes(tiny_model(8, (7,), last))
+    bundle = export(ExportConfig(tmp_path / "tiny.tflite", 1, (target,), tmp_path / "bundle", optimize="speed")).bundle
+    assert build_node(bundle.path, 0).flash_bytes <= flash_estimate(bundle.manifest.programs[0])

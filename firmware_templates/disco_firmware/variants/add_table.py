@@ -55,7 +55,7 @@ class AddTable(Variant):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """Eight values unrolled."""
-        return 420
+        return 1300
 
 
 def _values(layer: Layer) -> AddParameters:

@@ -127,7 +127,10 @@ class Variant(ABC):
 
     @abstractmethod
     def code_bytes(self, layer: Layer) -> int:
-        """Estimated size of the specialised code."""
+        """Upper bound of the size of the specialised code, for arm-none-eabi-gcc 12.2 -O3.
+
+        The most comes of layers with few rounds, which the compiler unrolls whole.
+        """
 
 
 def first_row(window: Window, row: int) -> int:

@@ -92,7 +92,7 @@ class Conv2DDsp(Variant):
         return predict_instructions(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
 
     def code_bytes(self, layer: Layer) -> int:
-        """Mostly from above."""
+        """Upper bound."""
         return estimate_code_bytes(layer, self._plan(layer), self._scaling(layer), self.weight_bytes)
 
     def _plan(self, layer: Layer) -> Plan:

@@ -55,14 +55,20 @@ def predict_instructions(layer: Layer, plan: Plan, scaling: Scaling, weight_byte
 
 
 def estimate_code_bytes(layer: Layer, plan: Plan, scaling: Scaling, weight_bytes: int) -> int:
-    """Mostly from above, for arm-none-eabi-gcc 12.2 -O3."""
+    """Upper bound, for arm-none-eabi-gcc 12.2 -O3."""
     run = plan.row_values // 2 * (_window_h(layer) if plan.patches else 1)
     unrolled = run if run < 32 else 16 + run % 16
     bodies = 1 + (layer.output.channels % 4 > 0) + (not plan.flat and layer.output.width < _UNROLLED_WIDTH)
     around = 700 if plan.flat and not plan.patches else 1200
     around += 600 if layer.inputs[0].channels % 4 else 0
+    around += 1700 if _dilated(layer) else 0
     body = 4 * _PAIR * unrolled + (700 if scaling.form == GENERAL else 0)
     return around + body + (bodies - 1) * (body + 1000) + (450 if weight_bytes == 1 else 0)
+
+
+def _dilated(layer: Layer) -> bool:
+    assert isinstance(layer.params, Conv2D)
+    return layer.params.window.dilation_w > 1
 
 
 def _sums(layer: Layer, plan: Plan) -> tuple[int, int, int]:

@@ -102,7 +102,7 @@ class Conv2DMve(Variant):
         """The unrolled dot product once or, with a last group of fewer channels, twice."""
         steps = min(_vectors(_op(layer)), UNROLLED)
         loops = 2 if layer.output.channels % GROUP and layer.output.channels > GROUP else 1
-        return loops * (56 * steps + 350) + (0 if _is_direct(layer) else 1300)
+        return loops * (56 * steps + 650) + (0 if _is_direct(layer) else 1300)
 
 
 def _op(layer: Layer) -> Conv2D:

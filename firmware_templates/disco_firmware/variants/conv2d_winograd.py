@@ -149,10 +149,14 @@ class _Winograd(Variant):
         return round(inputs + products + output.channels * outputs + weights)
 
     def code_bytes(self, layer: Layer) -> int:
-        """The transforms, and the inner loop of the products: up to 16 quads unrolled, for four elements if few."""
+        """The transforms, and the inner loop of the products: up to 16 quads unrolled, for four elements if few.
+
+        Where all are few, the transforms are there several times.
+        """
         quads = _quads(layer.inputs[0])
+        few = 3200 if quads <= 4 and layer.output.width <= 2 * self.tile else 300
         products = 40 * (4 * quads if quads <= 4 else min(quads, 32))
-        return _COSTS[self.tile].code_bytes + (0 if self.transformed else 1700) + products
+        return _COSTS[self.tile].code_bytes + (0 if self.transformed else 1700) + products + few
 
     def _weights(self, op: Conv2D) -> ConstantArray:
         quads = padded(padded(op.weights, 3, 4), 0, 2)

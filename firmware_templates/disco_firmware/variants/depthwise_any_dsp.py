@@ -84,7 +84,7 @@ class DepthwiseAnyDsp(Variant):
     def code_bytes(self, layer: Layer) -> int:
         """The expansion, and the window unrolled."""
         spread = _spread(_params(layer))
-        return 900 + 12 * spread.shape[1] * spread.shape[2] // 2
+        return 1250 + 12 * spread.shape[1] * spread.shape[2] // 2
 
 
 def _params(layer: Layer) -> DepthwiseConv2D:

@@ -89,7 +89,7 @@ class Depthwise3x3Dsp(Variant):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """The tiles and up to three expansions."""
-        return 1100
+        return 1500
 
 
 def lines_fields(params: DepthwiseConv2D, extent: int, pitch: int) -> dict[str, object]:

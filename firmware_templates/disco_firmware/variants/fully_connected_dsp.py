@@ -88,7 +88,7 @@ class FullyConnectedDsp(Variant):
 
     def code_bytes(self, layer: Layer) -> int:
         """Twice the loop if the last group is not whole."""
-        return 500 + (400 if layer.output.channels % GROUP else 0)
+        return 1100 + (600 if layer.output.channels % GROUP else 0)
 
 
 def _params(layer: Layer) -> FullyConnected:

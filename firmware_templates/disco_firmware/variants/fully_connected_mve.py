@@ -72,7 +72,7 @@ class FullyConnectedMve(Variant):
 
     def code_bytes(self, layer: Layer) -> int:
         """The unrolled dot product and its surroundings."""
-        return 68 * min(_vectors(_op(layer)), 16) + 400
+        return 68 * min(_vectors(_op(layer)), 16) + 700
 
 
 def _op(layer: Layer) -> FullyConnected:

@@ -40,7 +40,7 @@ class MulDsp(Variant):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """Four values unrolled."""
-        return 300
+        return 600
 
 
 def _values(layer: Layer) -> MulParameters:

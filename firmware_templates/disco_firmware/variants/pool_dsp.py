@@ -19,7 +19,7 @@ class _PoolDsp(Variant):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """The clipping of windows and one group."""
-        return 500
+        return 2200
 
     def constants(self, layer: Layer) -> Constants:
         """Those of the portable kernel."""
@@ -80,7 +80,7 @@ class MeanDsp(_PoolDsp):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """One group."""
-        return 400
+        return 1000
 
 
 def _instructions(layer: Layer, pixels: int, around: int) -> int:

@@ -44,4 +44,4 @@ class ReluTable(Variant):
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
         """Two loops."""
-        return 150
+        return 600
