@@ -24,7 +24,7 @@ class MeasuredLink:
     bytes_per_second: float
     """Of TCP payload, one way."""
     latency_s: float
-    """From the send of a small message to its receiver's having it."""
+    """From the end of the send of a small message to its receiver's having it."""
     burst_bytes: int
     """That pass at once after a pause."""
 
@@ -81,7 +81,7 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
     works = [_work(manifest, node) for node in capture.nodes]
     sends = [(node, send) for node, program in enumerate(manifest.programs) for send in sends_in_order(program)]
     numbers = {(send.exchange, node, send.receiver): number for number, (node, send) in enumerate(sends)}
-    nodes, gathered = [], {}
+    nodes, sent = [], {}
     for node, work in enumerate(works):
         tasks = [Task("start", (capture.nodes[node].start - start) * NS)]
         for place, stage in enumerate(manifest.programs[node].stages):
@@ -92,12 +92,12 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
             tasks += [Task(f"prepare {place}", prepare), Task(f"stage {place}", run, arrivals)]
             for number, (sender, send) in enumerate(sends):
                 if sender == node and send.tensor in stage.outputs:
-                    gathered[number] = len(tasks)
-                    tasks += [Task("gather", gather_each), Task("send", send_each)]
+                    tasks.append(Task("gather and send", gather_each + send_each))
+                    sent[number] = len(tasks) - 1
         ended = capture.nodes[node].stages[-1].end
         nodes.append((*tasks, Task("end", (capture.nodes[node].end - ended) * NS)))
     streams = tuple(
-        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, gathered[number]),))
+        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, sent[number]),))
         for number, (node, send) in enumerate(sends)
     )
     pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]

@@ -193,7 +193,7 @@ def _inside(core: int, space: Namespace) -> list[str]:
 
 
 def _probe(pair: tuple[Namespace, Namespace], burst: int) -> MeasuredLink:
-    """What a large message takes longer than a small one, and half a round trip of small ones after a pause."""
+    """A stream one way, and small messages after a pause."""
     program = [sys.executable, str(ROOT / "benchmarks" / "linux_probe.py")]
     listen = [*_inside(1, pair[1]), *program, "listen", pair[1].pair_address]
     with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -201,7 +201,7 @@ def _probe(pair: tuple[Namespace, Namespace], burst: int) -> MeasuredLink:
         listener.stdout.readline()
         call = [*_inside(0, pair[0]), *program, "call", pair[1].pair_address]
         probed = json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
-    return MeasuredLink((probed["large_bytes"] - burst) / probed["large_s"], probed["round_trip_s"] / 2, burst)
+    return MeasuredLink(**probed, burst_bytes=burst)
 
 
 def _measure(

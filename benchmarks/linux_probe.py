@@ -32,21 +32,22 @@ def main(kind: str, address: str) -> None:
         probed = measure(line)
     with socket.create_connection((address, PORT), 5) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        paused = median(_round(line) for _ in range(ROUNDS))
-    seconds = probed.large_round_trip_s - probed.round_trip_s
-    found = {"large_bytes": probed.large_bytes, "large_s": seconds, "round_trip_s": paused}
-    sys.stdout.write(json.dumps(found))
+        latency = median(_latency(line) for _ in range(ROUNDS))
+    sys.stdout.write(json.dumps({"bytes_per_second": probed.one_way_bytes_per_s, "latency_s": latency}))
 
 
-def _round(line: socket.socket) -> float:
-    """A round trip after a pause in which this end works and the other sleeps, as before an exchange."""
+def _latency(line: socket.socket) -> float:
+    """From a message's having been sent to its receiver's having it: half a round trip less the send, after a pause in
+    which this end works and the other sleeps, as before an exchange.
+    """
     until = time.monotonic() + PAUSE_S
     while time.monotonic() < until:
         pass
     start = time.monotonic()
     line.sendall(SMALL)
+    sent = time.monotonic()
     line.recv(len(SMALL))
-    return time.monotonic() - start
+    return (time.monotonic() - start) / 2 - (sent - start)
 
 
 if __name__ == "__main__":

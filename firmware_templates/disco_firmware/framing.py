@@ -17,7 +17,7 @@ WIRE_OVERHEAD_BYTES = OVERHEAD_BYTES + 2
 """What a frame takes on the line beside its payload: header, CRC, COBS code byte, delimiter."""
 WIRE_MAX_BYTES = MAX_PAYLOAD + WIRE_OVERHEAD_BYTES
 _COBS_BLOCK = 254
-_HEADER = struct.Struct("<BBBBBBH")
+_HEADER = struct.Struct("<BBBBBBB")
 _CRC = struct.Struct("<I")
 
 
@@ -105,6 +105,8 @@ class Frame(NamedTuple):
     session: int
     sequence: int
     payload: bytes = b""
+    expected: int = 0
+    """The sequence number that the sender expects next: acknowledges all before it."""
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -121,7 +123,7 @@ def encode_frame(frame: Frame) -> bytes:
         frame.destination,
         frame.session,
         frame.sequence,
-        0,
+        frame.expected,
         len(frame.payload),
     )
     covered = header + frame.payload
@@ -132,19 +134,19 @@ def decode_frame(encoded: bytes) -> Frame:
     """Reads what stood between two delimiters.
 
     Raises:
-        FramingError: It is damaged: COBS, length, reserved byte or CRC.
+        FramingError: It is damaged: COBS, length or CRC.
     """
     raw = cobs_decode(encoded)
     if not OVERHEAD_BYTES <= len(raw) <= OVERHEAD_BYTES + MAX_PAYLOAD:
         raise FramingError(f"{len(raw)} bytes")
     covered = raw[:-FRAME_CRC_BYTES]
-    opcode, source, destination, session, sequence, reserved, length = _HEADER.unpack_from(covered)
+    opcode, source, destination, session, sequence, expected, length = _HEADER.unpack_from(covered)
     payload = covered[FRAME_HEADER_BYTES:]
     if _CRC.unpack(raw[-FRAME_CRC_BYTES:])[0] != zlib.crc32(covered):
         raise FramingError("CRC")
-    if reserved != 0 or length != len(payload):
-        raise FramingError("length or reserved byte")
-    return Frame(opcode, source, destination, session, sequence, payload)
+    if length != len(payload):
+        raise FramingError("length")
+    return Frame(opcode, source, destination, session, sequence, payload, expected)
 
 
 class FrameSplitter:
