@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers, each test file on one of them: its fixtures are made once. Empty it (`make pytest PYTEST_FLAGS=`) to see output as it comes.
 PYTEST_FLAGS ?= -n 2 --dist loadfile
+FUZZ_SECONDS ?= 60
 C_ROOTS := firmware_templates targets host tests examples
 C_FILES = $(shell find $(C_ROOTS) -name '*.[ch]' -not -path '*/build/*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo experiments bench-firmware bench-linux test lint types pytest format setup setup-demo clean distclean
+.PHONY: help demo experiments bench-firmware bench-linux fuzz test lint types pytest format setup setup-demo clean distclean
 # The steps of `test` come one after the other, so that the last lines are the last step's.
 .NOTPARALLEL:
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while read -r name text; do printf '  %-14s %s\n' "$$name" "$$text"; done
 
 demo: setup-demo ## Export, build and run ResNet-8 on two emulated boards and show the numbers
 	@$(BIN)/python examples/resnet8_digits/demo.py
@@ -26,6 +27,9 @@ bench-firmware: setup ## Count instructions of every kernel choice on all emulat
 
 bench-linux: setup ## Measure ResNet-50 and ResNet-8 on two Linux nodes over wires of known rates (network namespaces: root)
 	@$(BIN)/python benchmarks/linux_nodes.py --table benchmarks/linux_nodes.md
+
+fuzz: setup ## Fuzz what reads bytes from others, FUZZ_SECONDS in all (default 60)
+	$(BIN)/python tests/fuzz/campaign.py $(FUZZ_SECONDS)
 
 test: lint types pytest ## Set up, then lint, types and all tests
 

@@ -31,6 +31,8 @@ EXAMPLE = ROOT / "examples" / "resnet8_digits"
 CLUSTERS = ROOT / "examples" / "clusters"
 WORK = ROOT / "build" / "bench"
 TINY = Path(os.environ.get("DISCO_SHARED_MODELS", ROOT.parent / "shared" / "models" / "mlperf_tiny"))
+PORTABLE_BOARDS = ("qemu-mps2-an385", "qemu-mps2-an385-armv6m")
+"""Those for which there are no kernels of their own: `--optimize` changes nothing."""
 BOARDS = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
 OPTIMIZE = ("size", "balanced", "speed")
 INPUTS = 2
@@ -45,6 +47,8 @@ class Model:
     path: Path
     sparsity: float
     """Of its communication."""
+    keep_constants: bool = False
+    """Also compute channels that are the same for every input."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,9 @@ class Row:
     sparsity: float
     instructions: int
     macs: int
+    """Executed."""
+    macs_dense: int
+    """Of the whole model."""
     flash_bytes: int
     ram_bytes: int
     constant_bytes: int
@@ -75,7 +82,7 @@ class Row:
 
 
 TINY_MODELS = tuple(
-    Model(name, TINY / file, 0.0)
+    Model(name, TINY / file, 0.0, keep_constants=True)  # to compare with kernels that compute all
     for name, file in (
         ("ic", "ic_resnet8_int8.tflite"),
         ("vww", "vww_mobilenet025_int8.tflite"),
@@ -83,6 +90,7 @@ TINY_MODELS = tuple(
         ("ad", "ad_autoencoder_int8.tflite"),
     )
 )
+COMPACT = Model("vww_without_zero_filters", TINY / "vww_mobilenet025_int8.tflite", 0.0)
 DENSE, DISCO, INDEPENDENT = (
     Model(name, EXAMPLE / "models" / f"{name}.onnx", sparsity)
     for name, sparsity in (("resnet8_dense", 0.0), ("resnet8_disco90", 0.9), ("resnet8_disco100", 1.0))
@@ -119,6 +127,11 @@ def cases(console: Console) -> Iterator[Case]:
         for board in BOARDS:
             for optimize in OPTIMIZE:
                 yield Case(model, board, optimize, 1)
+        for board in PORTABLE_BOARDS:
+            yield Case(model, board, "balanced", 1)
+    if COMPACT.path.is_file():
+        for board in (*BOARDS, *PORTABLE_BOARDS):
+            yield Case(COMPACT, board, "balanced", 1)
     for board in BOARDS:
         for optimize in OPTIMIZE:
             yield Case(DISCO, board, optimize, 2)
@@ -139,6 +152,7 @@ def measure(case: Case) -> tuple[Row, RunOutcome]:
             (case.board,),
             bundle,
             optimize=case.optimize,
+            keep_constants=case.model.keep_constants,
         )
     )
     outcome = run(RunConfig(bundle, EMULATED, limit=INPUTS, check_tensors=True))
@@ -152,6 +166,7 @@ def measure(case: Case) -> tuple[Row, RunOutcome]:
         case.model.sparsity,
         int(max(node.compute.median for node in nodes)),
         max(sum(op.macs_executed for op in program.ops) for program in programs),
+        sum(op.macs_dense for op in exported.bundle.manifest.ops),
         max(memory.flash_bytes for memory in memories),
         max(memory.ram_bytes for memory in memories),
         max(sum(op.constant_bytes for op in program.ops) for program in programs),

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 SIZE = 32
-CLASSES = 12
-TRAIN_FONTS, TUNING_FONTS, TEST_FONTS = range(200), range(1000, 1100), range(2000, 2100)
+CLASSES = 10
+TRAIN_FONTS, TUNING_FONTS, TEST_FONTS = range(200), range(1000, 1100), range(3000, 3100)
 _CORNERS = 2  # rounds of corner cutting
 _POINTS = 8  # control points of a stroke, and segments of a serif or distractor
 _CHUNK = 256

@@ -82,9 +82,9 @@ class Network:
 
 
 NETWORKS = {
-    "cnn": Network(lambda: ResNet8(CLASSES), 2, 6, 1, 2, 3e-3),
-    "deit": Network(_deit, 2, 10, 1, 3, 1.5e-3, PLAIN),
-    **{f"branches{n}": Network(lambda n=n: Branches(n), n, 6, 1, 2, 3e-3) for n in (2, 4, 8)},
+    "cnn": Network(lambda: ResNet8(CLASSES), 2, 7, 1, 2, 3e-3),
+    "deit": Network(_deit, 2, 14, 1, 2, 1.5e-3, PLAIN),
+    **{f"branches{n}": Network(lambda n=n: Branches(n), n, 6, 1, 1, 3e-3) for n in (2, 4, 8)},
 }
 
 

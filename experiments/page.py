@@ -39,8 +39,8 @@ def _method(results: Results) -> str:
         if results.all(network=name)
     )
     lines = [
-        f"**Runs.** Seeds {', '.join(map(str, seeds))}, each with other weights, other training images and another "
-        f"order. {scale.train_images} training images of {SIZE}x{SIZE} pixels in {CLASSES} classes; "
+        f"**Runs.** Seeds {', '.join(map(str, seeds))}, each with other weights and another order of the images. "
+        f"{scale.train_images} training images of {SIZE}x{SIZE} pixels in {CLASSES} classes and "
         f"{scale.test_images} test images, the same for all seeds. AdamW, batches of 64 shifted by up to 2 pixels. "
         "Networks are trained and pruned at a constant learning rate; a copy of each is annealed with a falling one "
         f"before it is measured. Epochs: {epochs}. Networks from scratch go the same way without pruning.",

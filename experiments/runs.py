@@ -56,7 +56,7 @@ class Run:
         network: A key of NETWORKS.
         method: "dense", "disco", "random", "scratch", "uniform" or "equilibrium".
         sparsity: What it is pruned to, 0 to 1; 1 of the planner's methods, which have a sparsity for each layer.
-        seed: Of weights, images, order and random sub-rows.
+        seed: Of weights, order and random sub-rows.
         parent: The run whose network it goes on with.
     """
 
@@ -114,7 +114,7 @@ def _latency(network: str, seed: int) -> list[Run]:
         dense,
         *disco,
         *(Run("latency", network, "disco", sparsity, seed, disco[-1]) for sparsity in LAST),
-        *random,
+        random[-1],
         Run("latency", network, "scratch", 1.0, seed),
     ]
 
@@ -152,18 +152,10 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
 
     def execute(self, run: Run) -> dict[str, str]:
-        """Train `run` (and its parents, where their networks are gone) and measure it."""
-        model, cut = self._start(run)
-        _seed(run)
-        random = torch.Generator().manual_seed(torch.initial_seed())
-        if run.parent is not None:
-            score = RandomScore(torch.initial_seed()) if run.method == "random" else sub_row_norms
-            prune(cut, _sparsity(run), score)
+        """Train `run` (and its parents, where their networks are gone), anneal and measure it."""
+        model, cut, random = self._train(run)
         network = NETWORKS[run.network]
-        training, test = data(run.seed, network.difficulty, self._scale)
-        for _ in train(model, training, self._scale.epochs(run), network.rate, random):
-            self._tick()
-        torch.save(model.state_dict(), self._path(run))  # what later rounds go on with
+        training, test = data(run.seed == TUNING_SEED, network.difficulty, self._scale)
         for _ in train(model, training, self._scale.anneal_epochs(run), network.rate, random, anneal=True):
             self._tick()
         return {
@@ -180,6 +172,24 @@ class Runner:
             "accuracy": f"{accuracy(model, test):.4f}",
         }
 
+    def _train(self, run: Run) -> tuple[nn.Module, Plan, torch.Generator]:
+        """Prune and train at the constant learning rate, and save what later rounds go on with."""
+        model, cut = self._start(run)
+        _seed(run)
+        random = torch.Generator().manual_seed(torch.initial_seed())
+        if run.parent is not None:
+            score = RandomScore(torch.initial_seed()) if run.method == "random" else sub_row_norms
+            # Of narrow branches 1 % of each layer would be less than one sub-row; of the whole network it is several.
+            prune(cut, _sparsity(run), score, rank_globally=run.experiment == "branches")
+        network = NETWORKS[run.network]
+        training, _ = data(run.seed == TUNING_SEED, network.difficulty, self._scale)
+        for _ in train(model, training, self._scale.epochs(run), network.rate, random):
+            self._tick()
+        part = self._path(run).with_suffix(".part")  # a file that is there is whole
+        torch.save(model.state_dict(), part)
+        part.replace(self._path(run))
+        return model, cut, random
+
     def network(self, run: Run) -> tuple[nn.Module, Plan]:
         """The trained network of a run that was executed, with its masks, and its plan."""
         model, cut = _built(run)
@@ -190,7 +200,7 @@ class Runner:
         if run.parent is None:
             return _built(run)
         if not self._path(run.parent).exists():
-            self.execute(run.parent)
+            self._train(run.parent)
         return self.network(run.parent)
 
     def _path(self, run: Run) -> Path:
@@ -198,10 +208,12 @@ class Runner:
 
 
 @cache
-def data(seed: int, difficulty: Difficulty, scale: Scale) -> tuple[Images, Images]:
-    """Training images of a seed, and test images, which are the same for all reported seeds."""
-    fonts = TUNING_FONTS if seed == TUNING_SEED else TEST_FONTS
-    return draw(scale.train_images, TRAIN_FONTS, 1 + seed, difficulty), draw(scale.test_images, fonts, 0, difficulty)
+def data(tuning: bool, difficulty: Difficulty, scale: Scale) -> tuple[Images, Images]:
+    """Training and test images, the same for all seeds; others for tuning."""
+    fonts, first = (TUNING_FONTS, 10) if tuning else (TEST_FONTS, 20)
+    return draw(scale.train_images, TRAIN_FONTS, first, difficulty), draw(
+        scale.test_images, fonts, first + 1, difficulty
+    )
 
 
 layer_costs_of = cache(costs)

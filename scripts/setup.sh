@@ -2,7 +2,7 @@
 # Make a checkout ready to work: what is missing of the system packages, .venv, and the Python packages in it.
 #
 #   scripts/setup.sh demo    what the demo needs (TensorFlow, no PyTorch)
-#   scripts/setup.sh all     everything: demo, tests, training
+#   scripts/setup.sh all     everything: demo, tests (with an ssh server for those of disco-flash), training
 #
 # A second call finds the stamp of the first and does nothing. PYTHON=/path/to/python3.11 chooses the interpreter.
 set -eu
@@ -69,6 +69,7 @@ missing_packages() {
     has_newlib || echo libnewlib-arm-none-eabi
     have qemu-system-arm || echo qemu-system-arm
     have cmake || echo cmake
+    [ "$level" != all ] || [ -x /usr/sbin/sshd ] || have sshd || echo openssh-server
     { have gcc && compiles; } || echo gcc libc6-dev
     # Debian splits venv off; only the interpreter that will make one needs it.
     [ -z "$python" ] || "$python" -c 'import ensurepip, venv' 2>/dev/null ||

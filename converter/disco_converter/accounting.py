@@ -7,6 +7,7 @@ from math import prod
 from disco_converter import graph as g
 from disco_converter.ownership import Ownership
 from disco_converter.partition import Exchange, NodeSlice, Partition, SlicedOp
+from disco_firmware.manifest import NOBODY
 
 
 def dense_macs(graph: g.Graph, op: g.Op) -> int:
@@ -40,7 +41,7 @@ def sub_rows(op: g.Op, ownership: dict[str, Ownership], nodes: int) -> tuple[int
     used = weights.reshape(weights.shape[0], -1, weights.shape[-1]).any(axis=1)  # [out, in]
     total = pruned = 0
     for node in range(nodes):
-        foreign = owners_in != node
+        foreign = (owners_in != node) & (owners_in != NOBODY)
         reaches = used[owners_out == node].any(axis=0)
         total += int(foreign.sum())
         pruned += int((foreign & ~reaches).sum())

@@ -175,7 +175,7 @@ class _Lowering:
             "height": height,
             "width": width,
             "channels": len(buffer.own),
-            "stride": len(buffer.layout),
+            "stride": buffer.stride,
             **links,
         }
         return CTensor(comment(text), initialiser(fields))

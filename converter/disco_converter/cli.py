@@ -48,6 +48,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
         test_inputs=options.test_inputs,
         optimize=options.optimize,
         shares=None if options.shares is None else parse_shares(options.shares),
+        keep_constants=options.keep_constants,
     )
     check_writable(options.json)
     result = export(config, _Bars(errors))
@@ -109,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="none|size|balanced|speed",
         help="kernels: portable ones; faster ones with int8 weights; with up to 2.5 times their flash (or a "
         "thirty-second of the board's); with all the flash there is (default: balanced)",
+    )
+    parser.add_argument(
+        "--keep-constants",
+        action="store_true",
+        help="also compute channels that are the same for every input, such as those of all-zero filters (default: "
+        "they are listed in bundle.json and folded into biases)",
     )
     parser.add_argument(
         "-o",

@@ -41,6 +41,7 @@ def _tensor(cut: Partition, name: str) -> m.TensorInfo:
         tensor.scale,
         tensor.zero_point,
         m.REPLICATED if owners is None else tuple(owners.tolist()),
+        tuple(value for _, value in sorted(cut.graph.constants.get(name, {}).items())),
     )
 
 
@@ -85,6 +86,7 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
         stages=tuple(_stage(cut, slice_, stage) for stage in stages_of(cut, slice_)),
         arena_bytes=node.plan.arena_bytes,
+        arena_bound_bytes=node.plan.needed_bytes,
         constant_bytes=node.constant_bytes,
     )
 

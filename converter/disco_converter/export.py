@@ -15,6 +15,7 @@ from disco_converter import accounting
 from disco_converter import graph as g
 from disco_converter.c_model import ModelSource
 from disco_converter.calibration import load_calibration
+from disco_converter.constant_channels import without_constant_channels
 from disco_converter.describe import manifest_of, program_of
 from disco_converter.firmware import NodeFirmware, Origin, firmware_of
 from disco_converter.fit import check_flash, check_ram
@@ -22,7 +23,7 @@ from disco_converter.kernel_choice import OPTIMIZE
 from disco_converter.node_shares import check_shares, planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
-from disco_converter.partition import partition
+from disco_converter.ownership import Ownership, propagate
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
 from disco_converter.stages import stage_file, stages_of
@@ -84,6 +85,8 @@ class ExportConfig:
     """One of kernel_choice.OPTIMIZE: what flash may be spent on fewer instructions."""
     shares: tuple[float, ...] | None = None
     """The fraction of the channels of each node; by default those of the plan in the model, else equal ones."""
+    keep_constants: bool = False
+    """Whether nodes compute, store and send channels that are the same for every input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +114,9 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         origin, shares = _int8_model(config, progress)
         graph = read_tflite(origin.content, origin.name)
         try_out(origin.content, origin.name)
-        cut = partition_in_order(graph, config.nodes, shares)
+        ownership = propagate(graph, config.nodes, shares)
+        compacted = _compacted(graph, config, boards, origin.content, ownership)
+        cut = partition_in_order(compacted, config.nodes, shares)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         for node in nodes:
             check_flash(node.slice_.node, node.program, node.constant_bytes, node.board)
@@ -127,14 +132,23 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
             _write(directory, origin.content, files, nodes, inputs, proof)
             write_manifest(directory, manifest_of(cut, nodes, origin))
     bundle = load_bundle(config.output)
-    alone = bundle.manifest.programs[0] if cut.nodes == 1 else _alone(graph, boards[0], config.optimize, origin)
+    alone = bundle.manifest.programs[0] if cut.nodes == 1 else _alone(graph, boards, config, origin)
     return ExportResult(bundle, proof, boards, alone, left_out)
 
 
-def _alone(graph: g.Graph, board: Board, optimize: str, origin: Origin) -> NodeProgram:
+def _compacted(
+    graph: g.Graph, config: ExportConfig, boards: tuple[Board, ...], content: bytes, ownership: dict[str, Ownership]
+) -> g.Graph:
+    """What constants are is known of TFLite's reference kernels; nodes that run TFLite may have others."""
+    if config.keep_constants or any(board.tflite for board in boards):
+        return graph
+    return without_constant_channels(graph, content, ownership)
+
+
+def _alone(graph: g.Graph, boards: tuple[Board, ...], config: ExportConfig, origin: Origin) -> NodeProgram:
     """What one board would need for the whole model."""
-    cut = partition(graph, 1)
-    return program_of(cut, firmware_of(cut, (board,), optimize, origin)[0])
+    cut = partition_in_order(_compacted(graph, config, boards, origin.content, propagate(graph, 1)), 1)
+    return program_of(cut, firmware_of(cut, boards[:1], config.optimize, origin)[0])
 
 
 def _boards(config: ExportConfig) -> tuple[Board, ...]:

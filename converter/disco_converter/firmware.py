@@ -14,6 +14,7 @@ from disco_converter.kernel_choice import choose_kernels
 from disco_converter.lowering import lower
 from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.node_kernels import NodeKernels
+from disco_converter.overlap import overlaps_of
 from disco_converter.partition import NodeSlice, Partition
 from disco_converter.streaming import joined_ops, most_rows
 from disco_firmware.manifest import SCHEMA_VERSION
@@ -76,7 +77,7 @@ def _node(cut: Partition, slice_: NodeSlice, board: Board, optimize: str, proven
     limits = kernel_limits(cut, slice_, board)
     kernels = choose_kernels(ops, limits, optimize, most_rows(cut, slice_, ops))
     program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
-    plan = plan_memory(cut, slice_, program.scratch_bytes, program.together())
+    plan = plan_memory(cut, slice_, program.scratch_bytes, program.together(), overlaps_of(cut, slice_, program))
     source = None
     if not (board.tflite and _constant_bytes(program) > MOST_C_BYTES):
         source = model_source(cut, slice_, program, plan, board.name, provenance)
@@ -92,5 +93,6 @@ def _bundle_id(cut: Partition, targets: tuple[str, ...], optimize: str, origin: 
     routes = [[e.tensor, sorted((list(pair), channels) for pair, channels in e.routes.items())] for e in cut.exchanges]
     versions = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION]
     order = [op.index for op in cut.graph.ops]
-    facts = [*versions, cut.nodes, targets, optimize, routes, order]
+    constants = {tensor: sorted(values.items()) for tensor, values in cut.graph.constants.items()}
+    facts = [*versions, cut.nodes, targets, optimize, routes, order, constants]
     return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(origin.content).digest()).hexdigest()[:32]

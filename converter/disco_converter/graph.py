@@ -7,6 +7,7 @@ with the zero point, and a padded element then contributes exactly 0 to the accu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -248,6 +249,8 @@ class Graph:
     ops: tuple[Op, ...]
     input: str
     outputs: tuple[str, ...]
+    constants: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Tensor -> channel -> its value for every input and pixel: channels that nobody computes."""
     consumers: dict[str, tuple[Op, ...]] = field(init=False)
 
     def __post_init__(self) -> None:

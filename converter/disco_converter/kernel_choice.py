@@ -70,7 +70,7 @@ def choose_kernels(
         most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
     if optimize == "none":
-        return tuple(_portable(op.layer) for op in ops)
+        return tuple(_portable(op.layer, limits) for op in ops)
     choices = [_kernels(op.layer, limits, rows) for op, rows in zip(ops, most_rows, strict=True)]
     chosen = [min(kernels, key=lambda kernel: (kernel.constants.bytes, kernel.instructions)) for kernels in choices]
     budget = _budget(chosen, limits, optimize)
@@ -94,12 +94,13 @@ def _budget(smallest: Sequence[Kernel], limits: Limits, optimize: str) -> _Budge
     return _Budget(max(constants * _FACTORS[optimize], least), flash)
 
 
-def _portable(layer: Layer) -> Kernel:
-    return Kernel(layer, None, portable.constants(layer.params), 0, 1, 0, portable.instructions(layer))
+def _portable(layer: Layer, limits: Limits) -> Kernel:
+    count = portable.instructions(layer, limits.instruction_set)
+    return Kernel(layer, None, portable.constants(layer.params), 0, 1, 0, count)
 
 
 def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel]:
-    kernels = [_portable(layer)]
+    kernels = [_portable(layer, limits)]
     for variant in candidates(layer, limits.instruction_set):
         kernel = Kernel(
             layer,

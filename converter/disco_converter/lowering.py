@@ -55,12 +55,12 @@ class _Operation:
 
     def _view(self, operand: Operand) -> k.View:
         height, width = self._tensor(operand.buffer).plane
-        return k.View(height, width, len(operand.channels), len(self.slice_.buffers[operand.buffer].layout))
+        return k.View(height, width, len(operand.channels), self.slice_.buffers[operand.buffer].stride)
 
     def _output_view(self) -> k.View:
         buffer = self.slice_.buffers[self.op.output]
         height, width = self._tensor(self.op.output).plane
-        return k.View(height, width, len(buffer.own), len(buffer.layout))
+        return k.View(height, width, len(buffer.own), buffer.stride)
 
 
 def _conv2d(context: _Operation, params: g.Conv2D) -> k.Conv2D:

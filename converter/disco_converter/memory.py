@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from disco_converter.partition import NodeSlice, Partition
+from disco_converter.placement import Life, Overlaps, block_bytes, needed_bytes, place
 
-ALIGNMENT = 16
 LEAD_OPS = 1
 """A buffer for halo channels is opened this many ops before its own channels are computed, so that a peer that is a
 little ahead
@@ -36,16 +36,8 @@ class MemoryPlan:
     scratch: dict[str, Placement]
     """By the name of the op whose kernel needs it."""
     arena_bytes: int
-    live_bytes: int
-    """Lower bound: the largest sum of buffers that are alive in the same op."""
-
-
-@dataclass(frozen=True)
-class _Life:
-    name: str
-    size: int
-    first_op: int
-    last_op: int
+    needed_bytes: int
+    """Lower bound of the arena: placement.needed_bytes."""
 
 
 def plan_memory(
@@ -53,45 +45,49 @@ def plan_memory(
     slice_: NodeSlice,
     scratch: Mapping[str, int] | None = None,
     together: Sequence[tuple[int, int]] = (),
+    overlaps: Overlaps | None = None,
 ) -> MemoryPlan:
-    """Places the buffers of one node: largest first, each at the lowest offset that is free during its whole life.
+    """Places the buffers of one node.
 
     Args:
         partition: The whole cut.
         slice_: The node's part.
         scratch: Op name -> bytes that its kernel needs while it runs.
         together: (first, end) of ops that are computed together: what one of them uses is in use during all.
+        overlaps: Which outputs may lie over an input (overlap.overlaps_of).
     """
     scratch = scratch or {}
-    buffers = _lives(partition, slice_)
-    scratch_lives = [
-        _Life(op.name, scratch[op.name], index, index) for index, op in enumerate(slice_.ops) if scratch.get(op.name)
+    activations = [_stretched(life, together) for life in _lives(partition, slice_)]
+    temporary = [
+        _stretched(Life(f"{op.name}:scratch", scratch[op.name], index, index), together)
+        for index, op in enumerate(slice_.ops)
+        if scratch.get(op.name)
     ]
-    lives = [*buffers, *(replace(life, name=f"{life.name}:scratch") for life in scratch_lives)]
-    lives = [_stretched(life, together) for life in lives]
-    offsets: dict[str, int] = {}
-    for life in sorted(lives, key=lambda x: (-x.size, x.first_op, x.name)):
-        offsets[life.name] = _lowest_free(
-            life, [(other, offsets[other.name]) for other in lives if other.name in offsets]
-        )
+    lives = [*activations, *temporary]
+    overlaps = overlaps or {}
+    offsets = place(lives, overlaps)
     places = {life.name: _placement(life, lives, offsets, len(slice_.ops)) for life in lives}
-    arena = max((offsets[life.name] + life.size for life in lives), default=0)
-    live = max(
-        (sum(x.size for x in lives if x.first_op <= op <= x.last_op) for op in range(len(slice_.ops))), default=arena
-    )
+    used = {life.name for life in activations}
     return MemoryPlan(
-        {life.name: places[life.name] for life in buffers},
-        {life.name: places[f"{life.name}:scratch"] for life in scratch_lives},
-        arena,
-        live,
+        {name: places[root] for name in slice_.buffers if (root := place_of(slice_, name)) in used},
+        {op.name: places[f"{op.name}:scratch"] for op in slice_.ops if scratch.get(op.name)},
+        block_bytes(lives, offsets),
+        needed_bytes(lives, overlaps),
     )
+
+
+def place_of(slice_: NodeSlice, buffer: str) -> str:
+    """The buffer in whose place this one lies, which may be itself."""
+    while buffer in slice_.in_place:
+        buffer = slice_.in_place[buffer]
+    return buffer
 
 
 def buffer_bytes(partition: Partition, slice_: NodeSlice, name: str) -> int:
-    """Height * width * (own + halo channels)."""
+    """Height * width * (own + halo channels, and gap)."""
     buffer = slice_.buffers[name]
     height, width = partition.graph.tensors[buffer.tensor].plane
-    return height * width * len(buffer.layout)
+    return height * width * buffer.stride
 
 
 def open_ops(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
@@ -116,7 +112,18 @@ def _position(partition: Partition, slice_: NodeSlice, tensor: str) -> int:
     return 0
 
 
-def _lives(partition: Partition, slice_: NodeSlice) -> list[_Life]:
+def _lives(partition: Partition, slice_: NodeSlice) -> list[Life]:
+    """Those that share a place are one."""
+    shared: dict[str, list[Life]] = {}
+    for life in _lives_alone(partition, slice_):
+        shared.setdefault(place_of(slice_, life.name), []).append(life)
+    return [
+        Life(name, lives[0].size, min(life.first_op for life in lives), max(life.last_op for life in lives))
+        for name, lives in shared.items()
+    ]
+
+
+def _lives_alone(partition: Partition, slice_: NodeSlice) -> list[Life]:
     opened = open_ops(partition, slice_)
     last = max(0, len(slice_.ops) - 1)
     lives = []
@@ -128,12 +135,12 @@ def _lives(partition: Partition, slice_: NodeSlice) -> list[_Life]:
         first = min([opened.get(name, last), *written, *([0] if name == partition.graph.input else [])])
         kept = name in partition.graph.outputs and bool(slice_.buffers[name].own)
         lives.append(
-            _Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
+            Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
         )
     return lives
 
 
-def _stretched(life: _Life, together: Sequence[tuple[int, int]]) -> _Life:
+def _stretched(life: Life, together: Sequence[tuple[int, int]]) -> Life:
     for first, end in together:
         if first <= life.first_op < end:
             life = replace(life, first_op=first)
@@ -142,20 +149,7 @@ def _stretched(life: _Life, together: Sequence[tuple[int, int]]) -> _Life:
     return life
 
 
-def _lowest_free(life: _Life, placed: list[tuple[_Life, int]]) -> int:
-    offset = 0
-    for other, start in sorted(placed, key=lambda x: x[1]):
-        overlaps_in_time = life.first_op <= other.last_op and other.first_op <= life.last_op
-        if overlaps_in_time and offset + life.size > start:
-            offset = max(offset, _aligned(start + other.size))
-    return offset
-
-
-def _aligned(value: int) -> int:
-    return -(-value // ALIGNMENT) * ALIGNMENT
-
-
-def _placement(life: _Life, lives: list[_Life], offsets: dict[str, int], ops: int) -> Placement:
+def _placement(life: Life, lives: list[Life], offsets: dict[str, int], ops: int) -> Placement:
     start, end = offsets[life.name], offsets[life.name] + life.size
     later = [
         other.first_op

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from disco_converter import graph as g
+from disco_converter.in_place import with_shared_places
 from disco_converter.memory import plan_memory
 from disco_converter.partition import Partition, partition
 
@@ -18,11 +19,11 @@ def partition_in_order(graph: g.Graph, nodes: int, shares: Sequence[float] | Non
     Raises:
         DiscoError: The graph cannot be cut that way.
     """
-    given = partition(graph, nodes, shares)
+    given = with_shared_places(partition(graph, nodes, shares))
     if nodes == 1:
         return given
-    spread = partition(spread_out(graph), nodes, shares)
-    return spread if _live_bytes(spread) <= _live_bytes(given) else given
+    spread = with_shared_places(partition(spread_out(graph), nodes, shares))
+    return spread if _needed_bytes(spread) <= _needed_bytes(given) else given
 
 
 def spread_out(graph: g.Graph) -> g.Graph:
@@ -41,5 +42,5 @@ def spread_out(graph: g.Graph) -> g.Graph:
     return dataclasses.replace(graph, ops=tuple(ordered))
 
 
-def _live_bytes(cut: Partition) -> int:
-    return max(plan_memory(cut, slice_).live_bytes for slice_ in cut.slices)
+def _needed_bytes(cut: Partition) -> int:
+    return max(plan_memory(cut, slice_).needed_bytes for slice_ in cut.slices)

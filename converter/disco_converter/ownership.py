@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_converter import graph as g
+from disco_firmware.manifest import NOBODY
 from disco_planning.shares import contiguous_owners
 from disco_targets.errors import DiscoError
 
@@ -20,7 +21,8 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 class Ownership:
     """Ownership of one tensor's channels.
 
-    owners: [channels] node index of each channel, or None when every node computes and stores all (replicated).
+    owners: [channels] node index of each channel, or None when every node computes and stores all (replicated). NOBODY
+        where no node computes it, because it is constant.
     rank: [channels] order of the channels in a node's pixel; rising ranks lie next to each other.
     """
 
@@ -60,8 +62,18 @@ def propagate(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None)
     result = {graph.input: Ownership(None, np.arange(source.channels))}
     split = Split(nodes, shares)
     for op in graph.ops:
-        result[op.output] = _after(graph, op, [result[name] for name in op.inputs], split)
+        ownership = _after(graph, op, [result[name] for name in op.inputs], split)
+        result[op.output] = _without(ownership, graph.constants.get(op.output, {}))
     return result
+
+
+def _without(ownership: Ownership, constants: Collection[int]) -> Ownership:
+    owners = ownership.owners
+    if owners is None or not constants:
+        return ownership
+    owners = owners.copy()
+    owners[list(constants)] = NOBODY
+    return Ownership(owners, ownership.rank)
 
 
 def _check_nodes(graph: g.Graph, nodes: int) -> None:

@@ -30,6 +30,13 @@ class Buffer:
     own: Channels
     halo: tuple[tuple[int, Channels], ...]
     """(sending node, its channels) with rising nodes."""
+    gap: int = 0
+    """Bytes at the end of a pixel that the buffer leaves to another one in the same place."""
+
+    @property
+    def stride(self) -> int:
+        """Bytes from a pixel to the next."""
+        return len(self.layout) + self.gap
 
     @property
     def layout(self) -> Channels:
@@ -64,6 +71,8 @@ class NodeSlice:
     node: int
     buffers: dict[str, Buffer]
     ops: tuple[SlicedOp, ...]
+    in_place: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Buffer -> the one that is computed over it, by the last op that reads it."""
 
 
 @dataclass(frozen=True)

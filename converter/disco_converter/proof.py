@@ -62,6 +62,7 @@ def prove(
         golden = {name: whole.tensor(tensor.index) for name, tensor in partition.graph.tensors.items()}
         for node, operand, value in chain.run(sample[None]):
             elements += _compare(partition, golden, node, operand, value, f"{number} with {mode} kernels")
+        elements += _compare_constants(partition.graph, golden, number)
         for place, name in enumerate(partition.graph.outputs):
             outputs[place].append(golden[name][0])
         progress()
@@ -125,6 +126,21 @@ def _compare(
     if expected.shape != value.shape or (expected != value).any():
         raise DiscoError(_difference(buffer.tensor, buffer.own, node, op, expected, value, which))
     return int(value.size)
+
+
+def _compare_constants(graph: g.Graph, golden: dict[str, g.Int8Array], number: int) -> int:
+    elements = 0
+    for name, constants in graph.constants.items():
+        values = golden[name][..., list(constants)]
+        wrong = np.argwhere(values != np.array(list(constants.values())))
+        if len(wrong):
+            channel = list(constants)[int(wrong[0][-1])]
+            raise DiscoError(
+                f"channel {channel} of tensor {name!r} is not constant, see input {number}; this is a bug of "
+                "disco-edge, please report it"
+            )
+        elements += values.size
+    return elements
 
 
 def _difference(

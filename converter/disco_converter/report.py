@@ -32,6 +32,9 @@ def print_report(result: ExportResult, console: Console) -> None:
         + (f" (a big model: {result.inputs_left_out} more inputs were left out)." if result.inputs_left_out else "."),
         highlight=False,
     )
+    constants = sum(len(tensor.constants) for tensor in manifest.tensors)
+    if constants:
+        console.print(f"{constants} channels are constant and computed by no node (--keep-constants: by their owners).")
     console.print(f"Bundle {manifest.bundle_id} in {result.bundle.path}", highlight=False)
 
 
@@ -150,6 +153,7 @@ def _totals_table(result: ExportResult) -> Table:
         "MACs",
         "of the\nmodel",
         "bytes sent /\ninference",
+        "arena\n(over least)",
         "flash at most\n(of the board)",
         "RAM at most\n(of the board)",
     )
@@ -170,6 +174,7 @@ def _totals(manifest: Manifest, nodes: int, program: NodeProgram, board: Board) 
         f"{executed:,}",
         f"{100 * executed / dense:.1f} %" if dense else "",
         sent or "-",
+        f"{program.arena_bytes:,} ({100 * (program.arena_bytes / max(program.arena_bound_bytes, 1) - 1):.1f} %)",
         _of(flash_estimate(program), board.flash_bytes),
         _of(ram_estimate(nodes, program), board.ram_bytes),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.protocol import FRAME_CRC_BYTES, FRAME_HEADER_BYTES, MAX_PAYLOAD
 
@@ -17,7 +17,7 @@ WIRE_OVERHEAD_BYTES = OVERHEAD_BYTES + 2
 """What a frame takes on the line beside its payload: header, CRC, COBS code byte, delimiter."""
 WIRE_MAX_BYTES = MAX_PAYLOAD + WIRE_OVERHEAD_BYTES
 _COBS_BLOCK = 254
-_HEADER = struct.Struct("<BBBBBBH")
+_HEADER = struct.Struct("<BBBBBBB")
 _CRC = struct.Struct("<I")
 
 
@@ -27,6 +27,22 @@ class FramingError(ValueError):
 
 def cobs_encode(raw: bytes) -> bytes:
     """Encodes any number of bytes, without the delimiter."""
+    return _encode_block(raw) if len(raw) < _COBS_BLOCK else _encode_blocks(raw)
+
+
+def _encode_block(raw: bytes) -> bytes:
+    """What no block of 254 bytes can be in: every zero becomes the distance to the next one."""
+    encoded = bytearray(1) + raw
+    code = 0
+    zero = encoded.find(0, 1)
+    while zero > 0:
+        encoded[code] = zero - code
+        code, zero = zero, encoded.find(0, zero + 1)
+    encoded[code] = len(encoded) - code
+    return bytes(encoded)
+
+
+def _encode_blocks(raw: bytes) -> bytes:
     encoded = bytearray()
     segments = raw.split(DELIMITER)
     for number, segment in enumerate(segments):
@@ -49,6 +65,23 @@ def cobs_decode(encoded: bytes) -> bytes:
     """
     if not encoded or 0 in encoded:
         raise FramingError("empty or with a zero byte")
+    return _decode_block(encoded) if len(encoded) <= _COBS_BLOCK else _decode_blocks(encoded)
+
+
+def _decode_block(encoded: bytes) -> bytes:
+    """Where every code but the first stands for a zero."""
+    raw = bytearray(encoded)
+    at, length = 0, len(raw)
+    while at < length:
+        code = raw[at]
+        raw[at] = 0
+        at += code
+    if at != length:
+        raise FramingError("code points behind the end")
+    return bytes(raw[1:])
+
+
+def _decode_blocks(encoded: bytes) -> bytes:
     raw = bytearray()
     at, length = 0, len(encoded)
     while at < length:
@@ -63,8 +96,7 @@ def cobs_decode(encoded: bytes) -> bytes:
     return bytes(raw)
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `opcode` may be any byte: what it means is for the link and its user to say."""
 
     opcode: int
@@ -73,6 +105,8 @@ class Frame:
     session: int
     sequence: int
     payload: bytes = b""
+    expected: int = 0
+    """The sequence number that the sender expects next: acknowledges all before it."""
 
 
 def encode_frame(frame: Frame) -> bytes:
@@ -89,7 +123,7 @@ def encode_frame(frame: Frame) -> bytes:
         frame.destination,
         frame.session,
         frame.sequence,
-        0,
+        frame.expected,
         len(frame.payload),
     )
     covered = header + frame.payload
@@ -100,19 +134,19 @@ def decode_frame(encoded: bytes) -> Frame:
     """Reads what stood between two delimiters.
 
     Raises:
-        FramingError: It is damaged: COBS, length, reserved byte or CRC.
+        FramingError: It is damaged: COBS, length or CRC.
     """
     raw = cobs_decode(encoded)
     if not OVERHEAD_BYTES <= len(raw) <= OVERHEAD_BYTES + MAX_PAYLOAD:
         raise FramingError(f"{len(raw)} bytes")
     covered = raw[:-FRAME_CRC_BYTES]
-    opcode, source, destination, session, sequence, reserved, length = _HEADER.unpack_from(covered)
+    opcode, source, destination, session, sequence, expected, length = _HEADER.unpack_from(covered)
     payload = covered[FRAME_HEADER_BYTES:]
     if _CRC.unpack(raw[-FRAME_CRC_BYTES:])[0] != zlib.crc32(covered):
         raise FramingError("CRC")
-    if reserved != 0 or length != len(payload):
-        raise FramingError("length or reserved byte")
-    return Frame(opcode, source, destination, session, sequence, payload)
+    if length != len(payload):
+        raise FramingError("length")
+    return Frame(opcode, source, destination, session, sequence, payload, expected)
 
 
 class FrameSplitter:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from disco_firmware.framing import Frame, FrameSplitter, encode_frame
 from disco_firmware.protocol import (
@@ -32,8 +33,7 @@ TIMEOUT_LAST_S = 2.0
 _MODULUS = 256
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A message as delivered. WELCOME and PEER_HELLO come from any `source`."""
 
     opcode: int
@@ -56,8 +56,7 @@ class LinkStatistics:
 
 @dataclass
 class _Outgoing:
-    wire: bytes
-    payload_bytes: int
+    frame: Frame
     written: bool = False
 
 
@@ -127,12 +126,13 @@ class Link:
         """What is to be written now; all of it, in this order. Empty when there is nothing."""
         self._run_timer(now)
         parts, self._control = self._control, []
-        if self._ack_due or self._nak_due:
-            parts.append(self._acknowledgement())
         self._fill_window()
+        if self._nak_due or (self._ack_due and self._cursor == len(self._window)):
+            parts.append(self._acknowledgement())
         for outgoing in list(self._window)[self._cursor :]:
-            parts.append(outgoing.wire)
+            parts.append(encode_frame(outgoing.frame._replace(expected=self._receive_next)))
             self._count(outgoing)
+            self._ack_due = False
         self._cursor = len(self._window)
         if self._window and self._timer is None:
             self._timer = now
@@ -164,14 +164,13 @@ class Link:
     def _acknowledgement(self) -> bytes:
         opcode = Opcode.NAK if self._nak_due else Opcode.ACK
         self._ack_due = self._nak_due = False
-        return encode_frame(Frame(opcode, self._self, self._peer, self.session, self._receive_next))
+        return encode_frame(Frame(opcode, self._self, self._peer, self.session, 0, expected=self._receive_next))
 
     def _fill_window(self) -> None:
         while self._queue and len(self._window) < LINK_WINDOW and self.session:
             opcode, payload = self._queue.popleft()
             sequence = (self._send_base + len(self._window)) % _MODULUS
-            frame = Frame(opcode, self._self, self._peer, self.session, sequence, payload)
-            self._window.append(_Outgoing(encode_frame(frame), len(payload)))
+            self._window.append(_Outgoing(Frame(opcode, self._self, self._peer, self.session, sequence, payload)))
 
     def _count(self, outgoing: _Outgoing) -> None:
         if outgoing.written:
@@ -179,7 +178,7 @@ class Link:
             return
         outgoing.written = True
         self.statistics.frames_sent += 1
-        self.statistics.bytes_sent += outgoing.payload_bytes
+        self.statistics.bytes_sent += len(outgoing.frame.payload)
 
     # ---- receiving
 
@@ -205,12 +204,10 @@ class Link:
             self.statistics.frames_damaged += 1
             return None
         self._damage_reported = False
-        if frame.opcode in (Opcode.ACK, Opcode.NAK):
-            self._take_acknowledgement(frame, now)
-            return None
         if frame.opcode == Opcode.WELCOME:
             return _message(frame)
-        return self._take_sequenced(frame)
+        self._take_acknowledgement(frame, now)
+        return None if frame.opcode in UNSEQUENCED else self._take_sequenced(frame)
 
     def _is_hello(self, frame: Frame) -> bool:
         from_host = self._peer == ADDRESS_HOST and frame.source == ADDRESS_HOST
@@ -256,14 +253,14 @@ class Link:
             self._nak_due = True
 
     def _take_acknowledgement(self, frame: Frame, now: float) -> None:
-        progress = _distance(self._send_base, frame.sequence)
+        progress = _distance(self._send_base, frame.expected)
         written = sum(outgoing.written for outgoing in self._window)
         if progress > written:
             return  # older than what we know, or nonsense
         if progress > 0:
             for _ in range(progress):
                 self._window.popleft()
-            self._send_base = frame.sequence
+            self._send_base = frame.expected
             self._cursor = max(0, self._cursor - progress)
             self._timeout_s = TIMEOUT_FIRST_S
             self._timer = now if self._window else None

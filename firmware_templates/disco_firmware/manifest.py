@@ -14,8 +14,9 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 REPLICATED = "replicated"
+NOBODY = -1
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,15 @@ class TensorInfo:
     scale: float
     zero_point: int
     owners: str | tuple[int, ...]
-    """REPLICATED, or for each channel the node that computes and stores it."""
+    """REPLICATED, or for each channel the node that computes and stores it: NOBODY where it is constant."""
+    constants: tuple[int, ...] = ()
+    """Values of the channels that nobody computes, for every input and pixel, in their order."""
+
+    @property
+    def constant_channels(self) -> tuple[int, ...]:
+        """The channels that nobody computes."""
+        owners = () if isinstance(self.owners, str) else self.owners
+        return tuple(channel for channel, owner in enumerate(owners) if owner == NOBODY)
 
 
 @dataclass(frozen=True)
@@ -200,6 +209,10 @@ class NodeProgram:
     stages: tuple[NodeStage, ...]
     """The same program for TFLite: run one after the other, what each writes being sent at its end."""
     arena_bytes: int
+    """Activations and scratch memory."""
+    arena_bound_bytes: int
+    """No placement of them takes less: the largest sum of what is in use in one op, an output over its input counted
+    once."""
     constant_bytes: int
     """Weights, biases, requantisation tables and descriptors: the model's part of the flash."""
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MODEL_ABI = 3
 ADDRESS_HOST = 0xFE
 ADDRESS_ANY = 0xFF
-FRAME_HEADER_BYTES = 8
+FRAME_HEADER_BYTES = 7
 FRAME_CRC_BYTES = 4
 MAX_PAYLOAD = 240
 LINK_WINDOW = 4
@@ -247,7 +247,7 @@ class Credit(_Fixed):
 
     inference: int
     opened: int
-    layout = _struct("IHxx")
+    layout = _struct("IH")
 
 
 @dataclass(frozen=True)
@@ -336,18 +336,29 @@ class OutputPart(_Fragment):
 
 @dataclass(frozen=True)
 class Channels:
-    """Node to node: a part of the stream [h][w][channels] of one exchange."""
+    """Node to node: the next bytes of the stream [h][w][channels] of one exchange.
+
+    The line carries the lowest bits of each number, as a check: what comes next is known.
+    """
 
     inference: int
+    """Modulo 256."""
     exchange: int
+    """Modulo 256."""
     offset: int
+    """Of the first byte, modulo 65536."""
     data: bytes
-    layout: ClassVar[struct.Struct] = _struct("IHxxI")
-    HEADER_BYTES: ClassVar[int] = 12
+    layout: ClassVar[struct.Struct] = _struct("BBH")
+    HEADER_BYTES: ClassVar[int] = 4
 
     def pack(self) -> bytes:
         """The payload."""
-        return self.layout.pack(self.inference, self.exchange, self.offset) + self.data
+        return self.header(self.inference, self.exchange, self.offset) + self.data
+
+    @classmethod
+    def header(cls, inference: int, exchange: int, offset: int) -> bytes:
+        """What stands before the data."""
+        return cls.layout.pack(inference % 256, exchange % 256, offset % 65536)
 
     @classmethod
     def unpack(cls, payload: bytes) -> Channels:

@@ -12,6 +12,7 @@ from disco_host.cluster import EMULATED_PORT
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_EXCHANGE_DEADLINE_S, LINUX, POSIX
 from disco_host.estimate import build_plugin, check_estimate
 from disco_host.firmware import build_images
+from disco_host.node.messages import TFLITE
 from disco_host.remote.local import start_agents
 from disco_host.remote.nodes import Defaults, LinuxNodes, open_linux
 from disco_targets.board import load_board
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from disco_host.run import Progress
 
 
+SILENCE_SHARE = 0.8
+
+
 @dataclass(frozen=True)
 class Boards:
     """What a run needs of its boards."""
@@ -41,6 +45,11 @@ class Boards:
     """Of the nodes' waits for each other; None: as any other."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Boards and the Linux nodes that they reach through this host."""
+
+    @property
+    def silence_s(self) -> float:
+        """So long Linux nodes may not be heard of: less than they wait for each other, so that both are told."""
+        return SILENCE_SHARE * (self.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S)
 
     @property
     def watch(self) -> Watch | None:
@@ -75,7 +84,7 @@ def _with_linux(
     config: RunConfig, bundle: Bundle, cluster: Sequence[ClusterNode], progress: Progress
 ) -> Iterator[Boards]:
     """Linux nodes, and emulated boards among them: their firmware is built first."""
-    defaults = Defaults(config.engine, config.mode)
+    defaults = Defaults(config.engine or TFLITE, config.mode)
     emulated = {node.node: load_board(node.board) for node in cluster if not node.is_linux}
     if not emulated:
         progress.step("preparing the Linux nodes")

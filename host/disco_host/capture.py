@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
 
@@ -84,18 +84,15 @@ class Collector:
 
     def ops(self, message: OpRecords) -> None:
         """Takes op records."""
-        self._in_step("op records", message.inference, message.first, len(self._ops))
-        self._ops += message.records
+        self._keep("op records", message, self._ops, len(self.program.ops))
 
     def routes(self, message: RouteRecords) -> None:
         """Takes route records."""
-        self._in_step("route records", message.inference, message.first, len(self._routes))
-        self._routes += message.records
+        self._keep("route records", message, self._routes, len(self.program.sends))
 
     def stages(self, message: StageRecords) -> None:
         """Takes stage records."""
-        self._in_step("stage records", message.inference, message.first, len(self._stages))
-        self._stages += message.records
+        self._keep("stage records", message, self._stages, len(self.program.stages))
 
     def finish(self, message: Done) -> NodeCapture:
         """Takes DONE, the last message; everything must be there by then."""
@@ -127,6 +124,13 @@ class Collector:
         for size in shape[1:-1]:
             pixels *= size
         return pixels * len(share.channels)
+
+    def _keep(self, what: str, message: Any, kept: list[Any], most: int) -> None:
+        """The records of a message after those before it, no more than the run has: a node cannot fill our memory."""
+        self._in_step(what, message.inference, message.first, len(kept))
+        if len(kept) + len(message.records) > most:
+            raise self._error(f"{len(kept) + len(message.records)} {what}, a run has {most}")
+        kept += message.records
 
     def _in_step(self, what: str, inference: int, first: int, have: int) -> None:
         if inference != self.inference:

@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from disco_host.flash import BOARD, POSIX, NodeFirmware, flash
+from disco_host.cluster import load_cluster
+from disco_host.deploy.agents import Access, AgentStatus, start_agents, stop_agents
+from disco_host.flash import BOARD, POSIX, NodeFirmware, flash, flash_boards, pick_nodes
 from disco_targets.command import run_command
-from disco_targets.errors import EXIT_OK
+from disco_targets.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +23,45 @@ if TYPE_CHECKING:
 _EXAMPLES = """examples:
   disco-flash bundle
   disco-flash bundle --node 1 --boards posix
+  disco-flash bundle --boards cluster.toml
+  disco-flash bundle --boards cluster.toml --stop
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point. Exit code 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    return run_command("disco-flash", lambda _errors: _flash(options))
+    return run_command("disco-flash", lambda errors: _flash(options, errors))
 
 
-def _flash(options: argparse.Namespace) -> int:
-    _print(flash(options.bundle, options.node, options.boards), Console())
+def _flash(options: argparse.Namespace, errors: Console) -> int:
+    console = Console()
+    access = Access(options.ssh_config, options.python, options.wheel)
+    if options.boards in (BOARD, POSIX):
+        if options.stop or access != Access():
+            raise UsageError("--stop, --ssh-config, --python and --wheel are for the Linux nodes of --boards FILE.toml")
+        _print(flash(options.bundle, options.node, options.boards), console)
+        return EXIT_OK
+    boards, linux = pick_nodes(options.bundle, load_cluster(Path(options.boards)), options.node)
+    if options.stop:
+        _print_agents(stop_agents(linux, access), console)
+        return EXIT_OK
+    if boards:
+        _print(flash_boards(options.bundle, boards), console)
+    agents = start_agents(linux, access, lambda text: _say(errors, text))
+    _print_agents(agents, console)
     return EXIT_OK
+
+
+def _print_agents(agents: tuple[AgentStatus, ...], console: Console) -> None:
+    for agent in agents:
+        _say(console, f"node {agent.node} ({agent.where}): {agent.what}")
+        if agent.note:
+            _say(console, f"node {agent.node}: {agent.note}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
@@ -47,9 +76,9 @@ def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
         table.add_row(str(firmware.node), escape(board.name), flash, ram)
     console.print(table)
     for firmware in built:
-        console.print(f"node {firmware.node}: {firmware.image.path}", markup=False, highlight=False, soft_wrap=True)
+        _say(console, f"node {firmware.node}: {firmware.image.path}")
     for step in dict.fromkeys(firmware.next_step for firmware in built):
-        console.print(step, markup=False, highlight=False, soft_wrap=True)
+        _say(console, step)
 
 
 def _of(count: int, limit: int | None) -> str:
@@ -59,14 +88,24 @@ def _of(count: int, limit: int | None) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="disco-flash",
-        description="Build the firmware of a bundle's nodes, say what it takes and how it gets onto the boards.",
+        description="Build the firmware of a bundle's nodes and say what it takes; start the agents of Linux nodes.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="folder that disco-export wrote")
-    parser.add_argument("--node", type=int, metavar="K", help="only this node (default: all)")
-    boards = "for the boards of the bundle (default), or as processes of this PC"
-    parser.add_argument("--boards", choices=(BOARD, POSIX), default=BOARD, help=boards)
+    add = parser.add_argument
+    add("bundle", type=Path, metavar="BUNDLE", help="folder that disco-export wrote")
+    add("--node", type=int, metavar="K", help="only this node (default: all)")
+    boards = (
+        "for the boards of the bundle (default), as processes of this PC, or of a cluster file: over ssh disco-edge is "
+        "installed on its Linux nodes, and their agents are started"
+    )
+    add("--boards", default=BOARD, metavar=f"{BOARD}|{POSIX}|FILE.toml", help=boards)
+    linux = parser.add_argument_group("Linux nodes")
+    add = linux.add_argument
+    add("--stop", action="store_true", help="end their agents; what is installed stays")
+    add("--ssh-config", type=Path, metavar="FILE", help="configuration of ssh (default: your own)")
+    add("--python", default="python3", metavar="PROGRAM", help="Python 3.10 to 3.12 there (default python3)")
+    add("--wheel", type=Path, metavar="FILE.whl", help="what they get (default: this installation)")
     return parser
 
 

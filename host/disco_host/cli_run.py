@@ -11,7 +11,7 @@ from rich.console import Console
 
 from disco_firmware.reference import MODES, REFERENCE
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
-from disco_host.node.messages import ENGINES, NATIVE
+from disco_host.node.messages import ENGINES
 from disco_targets.command import check_writable, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 
@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
   disco-run bundle --boards emulated --inputs images.npy --labels labels.npy
   disco-run bundle --boards posix --inputs images.npy --check tensors
   disco-run bundle --boards cluster.toml --inputs images.npy --repeat 10 --json run.json --trace run_trace.json
-  disco-run bundle --boards linux --engine tflite --probe-links system.toml
+  disco-run bundle --boards linux --probe-links system.toml
   disco-run bundle --boards emulated --project examples/clusters/m4-168mhz-uart-3mbaud.toml
 """
 
@@ -111,13 +111,15 @@ def _parser() -> argparse.ArgumentParser:
     deadline = f"of every single wait (default {DEFAULT_DEADLINE_S:g})"
     add("--deadline", type=float, default=DEFAULT_DEADLINE_S, metavar="SECONDS", help=deadline)
     exchange = (
-        "of the nodes' waits for each other (default: 1.5 between Linux nodes, else as --deadline); more for slow links"
+        "of the nodes' waits for each other (default: 1.5 between Linux nodes, else as --deadline); heartbeats may be "
+        "late by 0.8 of it: more for slow links and busy machines"
     )
     add("--exchange-deadline", type=float, metavar="SECONDS", help=exchange)
     engine = (
-        "what Linux nodes run the network with, where the cluster file does not say (default native: C, built there)"
+        "what Linux nodes run the network with, where the cluster file does not say: TFLite, or C compiled "
+        "there (default tflite; native among boards)"
     )
-    add("--engine", choices=ENGINES, default=NATIVE, help=engine)
+    add("--engine", choices=ENGINES, help=engine)
     mode = "kernels of tflite; only reference equals the golden bit for bit (default reference)"
     add("--mode", choices=MODES, default=REFERENCE, help=mode)
     add("--json", type=Path, metavar="FILE", help="write all figures")

@@ -9,10 +9,11 @@
     board = "linux"
     port = "disco://192.168.1.7:7450"   # where disco-node listens
     token_file = "token"         # relative to this file; optional on this machine
-    engine = "native"            # or "tflite"; default: what disco-run is told
+    engine = "tflite"            # or "native"; default: what disco-run is told
     mode = "reference"           # tflite only: its kernels, "xnnpack" or "reference"
     tls_ca = "ca.pem"            # optional: TLS, and who signed the agents' certificates
     peer_address = "10.0.0.7:7450"   # optional: where the other nodes reach it, if elsewhere
+    ssh = "pi@192.168.1.7"       # optional: how disco-flash gets there
 
 The nodes are numbered in the order of the file. A board with `port = "emulated"` is started by disco-run, which
 carries the bytes between it and Linux nodes.
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from disco_firmware.reference import MODES
+from disco_host.deploy.ssh import DESTINATION
 from disco_host.node.address import SCHEME, parse_endpoint
 from disco_host.node.messages import ENGINES
 from disco_targets.board import load_board
@@ -42,7 +44,7 @@ DEFAULT_BAUD = 115_200
 LINUX = "linux"
 EMULATED_PORT = "emulated"
 _BOARD_KEYS = {"board", "port", "baud"}
-_LINUX_KEYS = {"board", "port", "token_file", "engine", "mode", "tls_ca", "peer_address"}
+_LINUX_KEYS = {"board", "port", "token_file", "engine", "mode", "tls_ca", "peer_address", "ssh"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class ClusterNode:
     tls_ca: Path | None = None
     peer_address: str | None = None
     """Where the other nodes reach a Linux node; None: as we do."""
+    ssh: str | None = None
+    """Linux nodes: USER@HOST or HOST for ssh."""
 
     @property
     def is_linux(self) -> bool:
@@ -126,6 +130,8 @@ def _linux_node(index: int, table: dict[str, Any], where: str, folder: Path) -> 
             parse_endpoint(texts["peer_address"])
     except UsageError as error:
         raise DiscoError(f"{where}: {error}") from error
+    if not DESTINATION.fullmatch(texts.get("ssh", LINUX)):
+        raise DiscoError(f"{where}: ssh is {texts['ssh']!r}, write USER@HOST; a port goes into ssh's own configuration")
     return ClusterNode(
         index,
         LINUX,
@@ -135,6 +141,7 @@ def _linux_node(index: int, table: dict[str, Any], where: str, folder: Path) -> 
         mode=texts.get("mode"),
         tls_ca=folder / texts["tls_ca"] if "tls_ca" in texts else None,
         peer_address=texts.get("peer_address"),
+        ssh=texts.get("ssh"),
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from disco_firmware.reference import REFERENCE
 from disco_host.lines import PeerLine, direct_line
-from disco_host.node.messages import NATIVE
 
 EMULATED = "emulated"
 POSIX = "posix"
@@ -48,8 +47,8 @@ class RunConfig:
     """Boards and links as numbers: the run's counts are projected onto them."""
     count: str = INSTRUCTIONS
     """Of emulated boards: INSTRUCTIONS or CYCLES_ESTIMATE."""
-    engine: str = NATIVE
-    """Of Linux nodes, where the cluster file does not say: NATIVE or TFLITE."""
+    engine: str | None = None
+    """Of Linux nodes, where the cluster file does not say: TFLITE or NATIVE; None: NATIVE among boards, else TFLITE."""
     mode: str = REFERENCE
     """Which kernels tflite takes: REFERENCE or XNNPACK."""
     exchange_deadline_s: float | None = None

@@ -1,4 +1,4 @@
-"""`disco-flash` as a function: the firmware of a bundle's nodes, built and measured."""
+"""`disco-flash` as functions: firmware of a bundle's nodes, built and measured; which nodes need an agent instead."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from disco_firmware.bundle import load_bundle
 from disco_host.firmware import build_images
 from disco_targets.board import Board, load_board
-from disco_targets.errors import UsageError
+from disco_targets.errors import DiscoError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from disco_firmware.build import FirmwareImage
+    from disco_firmware.bundle import Bundle
+    from disco_host.cluster import ClusterNode
 
 BOARD, POSIX = "board", "posix"
 
@@ -50,12 +53,44 @@ def flash(bundle: Path, node: int | None = None, boards: str = BOARD) -> tuple[N
         DiscoError: The bundle is not in order, a tool is missing, or the compiler fails.
     """
     loaded = load_bundle(bundle)
-    manifest = loaded.manifest
-    if node is not None and not 0 <= node < manifest.nodes:
-        raise UsageError(f"node {node} does not exist: the bundle has nodes 0 to {manifest.nodes - 1}")
-    nodes = range(manifest.nodes) if node is None else [node]
-    images = build_images(loaded, boards, nodes)
+    return _build(loaded, _chosen(loaded, node), boards)
+
+
+def flash_boards(bundle: Path, nodes: Sequence[int]) -> tuple[NodeFirmware, ...]:
+    """Builds the firmware of some nodes for the boards of the bundle; raises as `flash`."""
+    return _build(load_bundle(bundle), nodes, BOARD) if nodes else ()
+
+
+def pick_nodes(
+    bundle: Path, cluster: Sequence[ClusterNode], node: int | None = None
+) -> tuple[tuple[int, ...], tuple[ClusterNode, ...]]:
+    """Of a cluster, the nodes that need firmware, and the Linux nodes that ssh reaches.
+
+    Raises:
+        UsageError: No such node.
+        DiscoError: The cluster is of another size than the bundle, or says of no Linux node how to get there.
+    """
+    loaded = load_bundle(bundle)
+    if len(cluster) != loaded.manifest.nodes:
+        raise DiscoError(f"the cluster file has {len(cluster)} nodes, the bundle {loaded.manifest.nodes}")
+    chosen = _chosen(loaded, node)
+    boards = tuple(k for k in chosen if not cluster[k].is_linux)
+    linux = tuple(cluster[k] for k in chosen if cluster[k].ssh is not None)
+    if not linux and not boards:
+        raise DiscoError('the cluster file says of none of its Linux nodes how to get there: write ssh = "USER@HOST"')
+    return boards, linux
+
+
+def _chosen(bundle: Bundle, node: int | None) -> Sequence[int]:
+    count = bundle.manifest.nodes
+    if node is not None and not 0 <= node < count:
+        raise UsageError(f"node {node} does not exist: the bundle has nodes 0 to {count - 1}")
+    return range(count) if node is None else [node]
+
+
+def _build(bundle: Bundle, nodes: Sequence[int], boards: str) -> tuple[NodeFirmware, ...]:
+    images = build_images(bundle, boards, nodes)
     return tuple(
-        NodeFirmware(k, load_board(POSIX if boards == POSIX else manifest.targets[k]), image)
+        NodeFirmware(k, load_board(POSIX if boards == POSIX else bundle.manifest.targets[k]), image)
         for k, image in zip(nodes, images, strict=True)
     )

@@ -22,12 +22,15 @@ class Golden:
     """Runs reference.tflite."""
 
     def __init__(self, bundle: Bundle, *, keep_tensors: bool = False, mode: str = REFERENCE) -> None:
-        """Loads the model; `keep_tensors` makes `checksum` possible, `mode` says which kernels the nodes have.
+        """Loads the model; `mode` says which kernels the nodes have.
+
+        `keep_tensors` makes `checksum` possible, and every run compares the constant channels.
 
         Raises:
             DiscoError: TFLite does not take the file, or answers differently from what made the bundle.
         """
         self._manifest: Manifest = bundle.manifest
+        self._keep_tensors = keep_tensors
         content = bundle.reference.read_bytes()
         self._model = TfliteModel(content, str(bundle.reference), mode=mode, observe=keep_tensors)
         if mode == REFERENCE:
@@ -37,6 +40,8 @@ class Golden:
         """The model's outputs for one input [1, ...] or [...], in the order of the manifest."""
         shape = self._manifest.tensor(self._manifest.input).shape
         self._model.run([sample.reshape(shape)])
+        if self._keep_tensors:
+            self._check_constants()
         # The runtime's order of the outputs need not be that of the bundle: addressed by index.
         return tuple(self._model.tensor(self._manifest.tensor(name).index) for name in self._manifest.outputs)
 
@@ -44,6 +49,17 @@ class Golden:
         """CRC-32 of some channels [h][w][channels] of any tensor in the last run."""
         values = self._model.tensor(self._manifest.tensor(tensor).index)
         return zlib.crc32(np.ascontiguousarray(values[..., list(channels)]).tobytes())
+
+    def _check_constants(self) -> None:
+        """What no board computes is what the bundle says: the boards' channels and these are the whole tensor."""
+        for tensor in self._manifest.tensors:
+            channels = list(tensor.constant_channels)
+            values = self._model.tensor(tensor.index)[..., channels]
+            if len(channels) != len(tensor.constants) or (values != np.array(tensor.constants, np.int8)).any():
+                raise DiscoError(
+                    f"tensor {tensor.name!r} has channels that no node computes and that are not the constants of "
+                    "bundle.json: export the model again"
+                )
 
     def _check(self, bundle: Bundle) -> None:
         """This PC's reference kernels must answer as the exporter's did, or it cannot judge."""

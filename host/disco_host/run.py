@@ -100,6 +100,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     progress.step("checking the bundle")
     bundle = load_bundle(config.bundle)
     cluster = _cluster(config, bundle)
+    config = replace(config, engine=config.engine or _usual_engine(cluster))
     manifest = bundle.manifest
     model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
@@ -126,6 +127,8 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
         check_units(facts, config.count)
         session.connect()
         before = boards.watch.clocks() if boards.watch is not None else {}
+        if boards.watch is not None:
+            boards.watch.expect_beats(boards.silence_s)
         progress.step("running")
         captures = _infer_all(config, session, samples, checker, progress)
         after = boards.watch.clocks() if boards.watch is not None else {}
@@ -193,6 +196,11 @@ def _probe(config: RunConfig, boards: Boards, progress: Progress) -> tuple[Probe
         return ()
     progress.step("probing the links")
     return probe_links(boards.linux.watch, boards.linux.addresses)
+
+
+def _usual_engine(cluster: tuple[ClusterNode, ...] | None) -> str:
+    """Boards understand native nodes only."""
+    return TFLITE if cluster is None or all(node.is_linux for node in cluster) else NATIVE
 
 
 def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:

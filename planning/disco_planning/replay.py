@@ -117,6 +117,12 @@ class _Frame:
     data_bytes: int = 0
     opens: tuple[int, ...] = ()
     acknowledges: int = 0
+    """Frames that came the other way."""
+
+    @property
+    def sequenced(self) -> bool:
+        """Whether it is acknowledged itself."""
+        return self.data_bytes > 0 or bool(self.opens)
 
 
 @dataclass(eq=False)
@@ -124,7 +130,6 @@ class _Line:
     """What one frame at a time can be on: a direction of a link, or both where they share it."""
 
     link: Link
-    control: deque[_Frame] = field(default_factory=deque)
     queue: deque[_Frame] = field(default_factory=deque)
     busy: bool = False
     paid_s: float = -math.inf
@@ -249,24 +254,20 @@ class _Engine:
                 self._states[frame.stream].received += frame.data_bytes
             for stream in frame.opens:
                 self._states[stream].open = True
-            back.unacknowledged += not frame.acknowledges
+            back.unacknowledged += frame.sequenced
         direction.inbox.clear()
 
     def _offer(self, direction: _Direction, now: float, cause: Activity | None) -> None:
         """Packs what may leave now."""
         protocol = self._graph.protocol
-        if protocol.window is None:
-            direction.unacknowledged = 0
-        elif direction.unacknowledged:
-            frame = _Frame(direction, "acknowledgement", protocol.acknowledgement_bytes, now, cause)
-            frame.acknowledges, direction.unacknowledged = direction.unacknowledged, 0
-            direction.line.control.append(frame)
         while protocol.window is None or direction.under_way < protocol.window:
-            next_frame = self._credit(direction, now, cause) or self._data(direction, now, cause)
-            if next_frame is None:
-                return
+            frame = self._credit(direction, now, cause) or self._data(direction, now, cause)
+            if frame is None:
+                break
             direction.under_way += 1
-            direction.line.queue.append(next_frame)
+            _hand_over(frame)
+        if protocol.window is not None and direction.unacknowledged:
+            _hand_over(_Frame(direction, "acknowledgement", protocol.acknowledgement_bytes, now, cause))
 
     def _credit(self, direction: _Direction, now: float, cause: Activity | None) -> _Frame | None:
         if not direction.credits:
@@ -290,10 +291,9 @@ class _Engine:
         return _Frame(direction, stream.label, wire, now, cause, stream=index, data_bytes=size)
 
     def _transmit(self, line: _Line, now: float) -> None:
-        waiting = line.control or line.queue
-        if line.busy or not waiting:
+        if line.busy or not line.queue:
             return
-        frame = waiting.popleft()
+        frame = line.queue.popleft()
         link = line.link
         begun = max(line.paid_s, now - link.burst_bytes / link.bytes_per_second)
         line.paid_s = begun + link.frame_s + frame.wire_bytes / link.bytes_per_second
@@ -314,6 +314,13 @@ class _Engine:
         frame.direction.inbox.append(frame)
         if not self._running[frame.direction.receiver]:
             self._go_on(frame.direction.receiver, now, activity)
+
+
+def _hand_over(frame: _Frame) -> None:
+    """To the line, with the acknowledgement of all that came the other way."""
+    direction = frame.direction
+    frame.acknowledges, direction.unacknowledged = direction.unacknowledged, 0
+    direction.line.queue.append(frame)
 
 
 def _directions(graph: Graph) -> dict[tuple[int, int], _Direction]:

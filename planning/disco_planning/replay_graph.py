@@ -67,6 +67,7 @@ class Protocol:
     stream or when nothing else is under way; without one (None) everything leaves when it is final, and nothing is
     acknowledged."""
     acknowledgement_bytes: int = 0
+    """The frame that only acknowledges: for when none leaves that could do so besides."""
     credit_bytes: int = 0
     """The frame that gives leave to send."""
 

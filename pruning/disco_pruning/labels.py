@@ -49,6 +49,16 @@ def constant_along(labels: Tensor, axes: Iterable[int]) -> bool:
     return all(bool((dense == dense.narrow(axis, 0, 1)).all()) for axis in axes)
 
 
+def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """One after the other along `axis`; axes that are expanded in all of them stay so."""
+    shape = list(parts[0].shape)
+    shape[axis] = -1
+    for other in range(len(shape)):
+        if other != axis % len(shape) and all(part.stride(other) == 0 for part in parts):
+            parts = [part.narrow(other, 0, 1) for part in parts]
+    return torch.cat(list(parts), axis).expand(shape)
+
+
 def rows(labels: Tensor, axis: int) -> Tensor:
     """[size of axis, everything else]: the labels met at each index of `axis`."""
     dense = compact(labels).movedim(axis, 0).flatten(1) if labels.dim() > 1 else labels[:, None]

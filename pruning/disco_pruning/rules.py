@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from disco_pruning.labels import REPLICATED, along, compact, constant_along, filled, is_replicated, rows
+from disco_pruning.labels import REPLICATED, along, compact, constant_along, filled, is_replicated, joined, rows
 from disco_pruning.propagation import (
     Join,
     Propagation,
@@ -139,7 +139,7 @@ def concatenated(state: Propagation, node: fx.Node) -> Tensor:
             return along(state.split(node, part.shape[axis]), axis, part.shape)
         return owned.narrow(axis, 0, 1).expand(part.shape)
 
-    return torch.cat([filled_in(part) for part in parts], axis)
+    return joined([filled_in(part) for part in parts], axis)
 
 
 def reduced(state: Propagation, node: fx.Node) -> Any:

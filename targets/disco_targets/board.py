@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 UNITS = ("instructions", "cycles", "ns")
-INSTRUCTION_SETS = ("base", "dsp", "mve")
-"""What a core offers to kernels, each with those before: nothing beyond Armv6-M or v7-M, the DSP extension, Helium."""
+INSTRUCTION_SETS = ("armv6m", "base", "dsp", "mve")
+"""What a core offers to kernels, each with those before: Armv6-M, nothing beyond Armv7-M, the DSP extension, Helium."""
 
 ESTIMATE_BYTES = 16
 """What the cycle estimate takes of a board's shared memory (COUNTER_BYTES in emulation/plugin.c)."""
@@ -118,7 +118,7 @@ class Board:
     @property
     def instruction_set(self) -> str:
         """One of INSTRUCTION_SETS; hosted targets run the portable kernels, which their compilers know to vectorise."""
-        return self.chip.instruction_set if self.chip is not None else INSTRUCTION_SETS[0]
+        return self.chip.instruction_set if self.chip is not None else "base"
 
     @property
     def flash_bytes(self) -> int | None:

@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def run_child(
     command: Sequence[str], timeout_s: float | None = None, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Runs a program to its end with nothing to read, as subprocess.run does with `options`.
+    """Runs a program to its end with nothing to read (or `stdin`), as subprocess.run does with `options`.
 
     It gets a session of its own, so that the terminal's Ctrl-C reaches only us. When it takes too long, or we are
     interrupted, it is killed with everything that it started; when we are killed, so is it.
@@ -29,10 +29,9 @@ def run_child(
     """
     with subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
         start_new_session=True,
         preexec_fn=die_with(os.getpid()),  # noqa: PLW1509 - one system call, safe beside other threads
-        **options,
+        **{"stdin": subprocess.DEVNULL, **options},
     ) as process:
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)

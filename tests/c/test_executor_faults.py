@@ -251,13 +251,13 @@ def credit(inference: int, opened: int) -> tuple[int, bytes]:
 MALFORMED = {
     "offset skips a byte": (channels(1, 0, 1, 8), 0),
     "offset far away": (channels(1, 0, 0xFFFFFFFF, 8), 0),
-    "exchange not opened": (channels(1, 1, 0, 8), 1),
-    "exchange unknown": (channels(1, 9, 0, 8), 9),
-    "exchange that never comes from there": (channels(1, 0xFFFF, 0, 8), 0xFFFF),
+    "the next exchange": (channels(1, 1, 0, 8), 0),
+    "exchange unknown": (channels(1, 9, 0, 8), 0),
+    "exchange that never comes from there": (channels(1, 0xFF, 0, 8), 0),
     "another inference": (channels(2, 0, 0, 8), 0),
     "no inference": (channels(0, 0, 0, 8), 0),
     "no data": (channels(1, 0, 0, 0), NO_INDEX),
-    "header cut off": ((Opcode.CHANNELS, bytes(7)), NO_INDEX),
+    "header cut off": ((Opcode.CHANNELS, bytes(3)), NO_INDEX),
     "empty": ((Opcode.CHANNELS, b""), NO_INDEX),
     "credit cut off": ((Opcode.CREDIT, bytes(7)), NO_INDEX),
     "credit too long": ((Opcode.CREDIT, credit(1, 1)[1] + b"x"), NO_INDEX),
@@ -285,8 +285,7 @@ def test_malformed_message_in_a_run(network: Network, pair: tuple[Node, Peer], n
         peer.take(1)
     if opcode == Opcode.CHANNELS and exchange == 0:  # the offset is right but where it is the fault
         part = protocol.Channels.unpack(payload)
-        offset = (part.offset + row) % 2**32
-        payload = protocol.Channels(part.inference, 0, offset, part.data).pack()
+        payload = protocol.Channels(part.inference, part.exchange, part.offset + row, part.data).pack()
     peer.line.send(opcode, payload)
     assert where(node.expect_error()) == report(Status.ERR_PROTOCOL, CONV_B, exchange, 1)
     assert_recovers(network, node, peer)
@@ -298,6 +297,20 @@ def test_more_bytes_than_the_stream_has(network: Network, pair: tuple[Node, Peer
     peer.send_when_opened(1, 0, network.stream(0, 1, 0, network.whole(X)) + b"x")
     error = node.expect_error()
     assert (error.status, error.exchange, error.peer) == (Status.ERR_PROTOCOL, 0, 1)
+
+
+def test_channels_without_credit(network: Network, pair: tuple[Node, Peer]) -> None:
+    """Exchange 1 right behind exchange 0, before the node has come so far."""
+    node, peer = pair
+    node.ask_run(1, X)
+    while peer.opened < 1:
+        peer.take(1)
+    assert peer.opened == 1
+    whole = channels(1, 0, 0, 0)[1] + network.stream(0, 1, 0, network.whole(X))
+    peer.line.send_together([(Opcode.CHANNELS, whole), channels(1, 1, 0, 8)])
+    error = node.expect_error()
+    assert (error.status, error.exchange, error.peer) == (Status.ERR_PROTOCOL, 1, 1)
+    assert_recovers(network, node, peer)
 
 
 def test_channels_while_idle(network: Network, pair: tuple[Node, Peer]) -> None:

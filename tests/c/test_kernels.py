@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,3 +94,11 @@ def test_compiles_under_both_compilers_without_optimisation(tmp_path: Path) -> N
         for source in sorted((c_build.RUNTIME / "src").glob("kernel_*.c")):
             output = tmp_path / f"{compiler}.o"
             assert c_build.compile_c(compiler, [source], output, ("-c", "-O0")).is_file()
+
+
+def test_a_product_of_halves_is_the_wide_one(tmp_path: Path) -> None:
+    source = Path(__file__).with_name("fixed_point_check.c")
+    flags = ("-O1", *c_build.SANITIZERS, f"-I{c_build.RUNTIME / 'src'}")
+    program = c_build.compile_c("gcc", [source], tmp_path / "check", flags)
+    result = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -39,7 +39,7 @@ def _host_frame(sequence: int, payload: bytes = b"x", opcode: int = Opcode.INPUT
 
 def _answers(data: bytes) -> list[tuple[int, int]]:
     frames = [decode_frame(part) for part in data.split(b"\0") if part]
-    return [(frame.opcode, frame.sequence) for frame in frames]
+    return [(f.opcode, f.expected if f.opcode in (Opcode.ACK, Opcode.NAK) else f.sequence) for f in frames]
 
 
 # ---- primitives
@@ -133,8 +133,28 @@ def test_a_full_line_is_not_taken_for_a_lost_frame(shim: ctypes.CDLL) -> None:
 
 def test_one_acknowledgement_covers_all_frames_of_a_poll(node: CEnd) -> None:
     data = b"".join(_host_frame(sequence) for sequence in range(4))
-    assert node.exchange(data, 0) == encode_frame(Frame(Opcode.ACK, NODE, ADDRESS_HOST, SESSION, 4))
+    assert node.exchange(data, 0) == encode_frame(Frame(Opcode.ACK, NODE, ADDRESS_HOST, SESSION, 0, expected=4))
     assert len(node.received()) == 4
+
+
+def test_a_frame_that_leaves_acknowledges_too(node: CEnd) -> None:
+    node.queue(Opcode.OUTPUT, bytes(range(200)))
+    first = node.exchange(b"", 0)
+    assert _answers(node.exchange(_host_frame(0) + _host_frame(1), 1)) == [(Opcode.ACK, 2)]
+    node.queue(Opcode.OUTPUT, b"b")
+    second = node.exchange(b"", 2)
+    again = node.exchange(_host_frame(2), 202)  # the timer's, both: with the number of now
+    frames = [decode_frame(part) for part in (first + second + again).split(b"\0") if part]
+    assert [(frame.sequence, frame.expected) for frame in frames] == [(0, 0), (1, 2), (0, 3), (1, 3)]
+    assert frames[2].payload == bytes(range(200))
+
+
+def test_a_frame_acknowledges_even_beyond_a_gap(node: CEnd) -> None:
+    node.queue(Opcode.OUTPUT, b"a")
+    node.exchange(b"", 0)
+    node.exchange(encode_frame(Frame(Opcode.INPUT, ADDRESS_HOST, NODE, SESSION, 1, expected=1)), 1)
+    assert node.idle()
+    assert node.received() == []
 
 
 def test_a_gap_is_answered_once_and_again_when_the_sender_started_over(node: CEnd) -> None:
@@ -156,9 +176,9 @@ def test_damage_is_answered_once_until_a_valid_frame_comes(node: CEnd) -> None:
     assert node.all_stats().frames_damaged == 3
 
 
-@pytest.mark.parametrize(("reserved", "length", "size"), [(1, 4, 4), (0, 5, 4), (0, 3, 4), (0, 241, 241)])
-def test_a_header_that_contradicts_itself_is_damage(node: CEnd, reserved: int, length: int, size: int) -> None:
-    covered = bytes([Opcode.INPUT, ADDRESS_HOST, NODE, SESSION, 0, reserved, length, 0]) + bytes(range(1, size + 1))
+@pytest.mark.parametrize(("length", "size"), [(5, 4), (3, 4), (241, 241)])
+def test_a_header_that_contradicts_itself_is_damage(node: CEnd, length: int, size: int) -> None:
+    covered = bytes([Opcode.INPUT, ADDRESS_HOST, NODE, SESSION, 0, 0, length]) + bytes(range(1, size + 1))
     wire = cobs_encode(covered + zlib.crc32(covered).to_bytes(4, "little")) + b"\0"
     assert _answers(node.exchange(wire, 0)) == [(Opcode.NAK, 0)]
     host = PythonEnd(NODE, ADDRESS_HOST, SESSION)
@@ -237,7 +257,7 @@ def test_the_window_is_honoured(shim: ctypes.CDLL, node: CEnd) -> None:
     assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 1
     assert shim.shim_send(0, Opcode.OUTPUT, b"", MAX_PAYLOAD + 1) == 2
     assert [sequence for _, sequence in _answers(node.exchange(b"", 0))] == [0, 1, 2, 3]
-    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 2)), 1)
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 0, expected=2)), 1)
     assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 0
     assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 0
     assert shim.shim_send(0, Opcode.OUTPUT, b"", 0) == 1
@@ -250,7 +270,7 @@ def test_the_timer_doubles_and_is_reset_by_progress(shim: ctypes.CDLL, node: CEn
     repeats = [now for now in range(1, 8000) if node.exchange(b"", now)]
     assert repeats == [200, 600, 1400, 3000, 5000, 7000]
     assert node.stats()[2] == 2 * len(repeats)
-    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 1)), 8000)
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 0, expected=1)), 8000)
     assert [now for now in range(8001, 8500) if node.exchange(b"", now)] == [8200]
 
 
@@ -266,11 +286,11 @@ def test_nak_goes_back_at_once_and_stale_numbers_are_ignored(node: CEnd) -> None
     for payload in (b"a", b"b", b"c"):
         node.queue(Opcode.OUTPUT, payload)
     node.exchange(b"", 0)
-    stale = [Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, number) for number in (0, 4, 200)]
+    stale = [Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 0, expected=number) for number in (0, 4, 200)]
     assert node.exchange(b"".join(map(encode_frame, stale)), 1) == b""
     assert [sequence for _, sequence in _answers(node.exchange(b"", 200))] == [0, 1, 2]
-    nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 1))
-    assert _answers(node.exchange(nak, 201)) == [(Opcode.ACK, 0), (Opcode.OUTPUT, 1), (Opcode.OUTPUT, 2)]
+    nak = encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0, expected=1))
+    assert _answers(node.exchange(nak, 201)) == [(Opcode.OUTPUT, 1), (Opcode.OUTPUT, 2)]
 
 
 def test_what_is_not_on_the_line_yet_cannot_be_acknowledged(shim: ctypes.CDLL) -> None:
@@ -278,7 +298,7 @@ def test_what_is_not_on_the_line_yet_cannot_be_acknowledged(shim: ctypes.CDLL) -
     for _ in range(3):
         node.queue(Opcode.OUTPUT, b"")
     assert node.exchange(b"", 0) == b""  # the line is full
-    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 3)), 1)
+    node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 0, expected=3)), 1)
     assert not node.idle()
 
 
@@ -290,8 +310,8 @@ def test_an_acknowledged_frame_is_not_cut_off(shim: ctypes.CDLL) -> None:
         node.queue(Opcode.OUTPUT, payload)
     line = b"".join(node.exchange(b"", now) for now in range(14))
     assert len(_answers(line)) == LINK_WINDOW
-    line += node.exchange(encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0)), 14)
-    line += node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, LINK_WINDOW)), 15)
+    line += node.exchange(encode_frame(Frame(Opcode.NAK, ADDRESS_HOST, NODE, SESSION, 0, expected=0)), 14)
+    line += node.exchange(encode_frame(Frame(Opcode.ACK, ADDRESS_HOST, NODE, SESSION, 0, expected=LINK_WINDOW)), 15)
     answer = host.exchange(line, 15)
     for now in range(16, 60):
         answer = host.exchange(node.exchange(answer, now), now)

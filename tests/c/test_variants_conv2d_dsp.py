@@ -8,46 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disco_firmware.kernel_params import Conv2D, Window
-from disco_firmware.quantisation import ActivationRange, Requantisation
-from disco_firmware.variants.base import Layer, Variant
+from disco_firmware.kernel_params import Conv2D
 from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
 from disco_firmware.variants.conv2d_scaling import GENERAL, POSITIVE, SIGNED, choose_scaling
 from helpers.kernel_cases import conv2d_case, padded_conv2d_case
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator
-from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, run_on_board, run_on_host, view_of
+from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, calls_of, run_on_board, run_on_host
 
 CASES = int(os.environ.get("DISCO_VARIANT_CASES", "150"))
 VARIANTS = (Conv2DDspInt16(), Conv2DDspInt8())
-
-
-def layer_of(case: Case) -> Layer:
-    """The op that a case of the portable kernel computes."""
-    weights, bias, multipliers, shifts = case.arrays
-    p = case.params
-    window = Window(*p[:8])
-    assert weights is not None
-    assert multipliers is not None
-    assert shifts is not None
-    filters = len(multipliers)
-    shape = (filters, window.kernel_h, window.kernel_w, case.inputs[0].channels)
-    requantise = Requantisation(
-        tuple(multipliers.tolist()), tuple(shifts.tolist()), p[9], ActivationRange(p[10], p[11])
-    )
-    params = Conv2D(window, weights.reshape(shape), bias, p[8], requantise)
-    return Layer(params, (view_of(case.inputs[0]),), view_of(case.output))
-
-
-def call_of(case: Case, variant: Variant, rng: Generator) -> Call:
-    """The call of a variant, in ranges of any number of steps."""
-    layer = layer_of(case)
-    assert variant.fits(layer)
-    step, height = variant.row_step(layer), layer.output.height
-    steps = -(-height // step)
-    inner = rng.permutation(np.arange(1, steps))[: rng.integers(0, steps)] if steps > 1 else []
-    rows = (0, *sorted(int(place) * step for place in inner), height)
-    return Call(variant, layer, case.inputs, case.output, case.expected, rows)
 
 
 def random_case(rng: Generator, number: int) -> Case:
@@ -61,7 +31,9 @@ def random_calls(count: int, seed: int) -> list[Call]:
     """Each case with int16 and with int8 weights."""
     rng = np.random.default_rng(seed)
     cases = [random_case(rng, number) for number in range(count)]
-    return [call_of(case, variant, rng) for case in cases for variant in VARIANTS]
+    calls = [call for variant in VARIANTS for call in calls_of(variant, cases, rng)]
+    assert len(calls) == count * len(VARIANTS)
+    return calls
 
 
 @pytest.mark.parametrize("build", HOST_BUILDS)
@@ -87,7 +59,7 @@ def test_equals_the_reference_specialised(tmp_path: Path) -> None:
 
 def test_a_wrong_byte_is_seen(tmp_path: Path) -> None:
     call = random_calls(1, seed=14)[0]
-    call.expected[-1, -1, -1] ^= 1
+    call.case.expected[-1, -1, -1] ^= 1
     with pytest.raises(AssertionError, match="case 0 wrong: byte"):
         run_on_host([call], tmp_path)
 

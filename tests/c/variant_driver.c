@@ -104,6 +104,25 @@ static int is_right(uint32_t number, const char *what, const buffer_t *buffer, c
     return 1;
 }
 
+/* Makes the rows of an input right that a range may read, and all others wrong. */
+static void provide(const buffer_t *buffer, const disco_input_t *wanted, const uint16_t *rows) {
+    const size_t row_bytes = (size_t)wanted->width * wanted->stride;
+    for (size_t i = 0; i < buffer->bytes; i++) {
+        const size_t row = i / row_bytes;
+        const int8_t right = wanted->data[i];
+        buffer->data[i] = row >= rows[0] && row < rows[1] ? right : (int8_t)~right;
+    }
+}
+
+static int is_unchanged(uint32_t number, const buffer_t *buffer, const disco_input_t *wanted, const uint16_t *rows) {
+    const size_t row_bytes = (size_t)wanted->width * wanted->stride, begin = rows[0] * row_bytes;
+    if (memcmp(buffer->data + begin, wanted->data + begin, (rows[1] - rows[0]) * row_bytes) != 0) {
+        printf("case %lu wrong: the input was written\n", (unsigned long)number);
+        return 0;
+    }
+    return 1;
+}
+
 static int run_case(uint32_t number, const variant_case_t *c) {
     disco_input_t in[VARIANT_MAX_INPUTS] = {{0}};
     disco_output_t out = c->output;
@@ -116,15 +135,23 @@ static int run_case(uint32_t number, const variant_case_t *c) {
     buffer_t output = new_buffer(c->output_offset, (size_t)out.height * out.width * out.stride, c->before);
     buffer_t scratch = new_buffer(c->scratch_offset, c->scratch_bytes, NULL);
     out.data = output.data;
-    start_counter();
-    const uint32_t begin = read_counter();
+    uint32_t ticks = 0;
+    int right = 1;
     for (uint32_t i = 0; i < c->range_count; i++) {
+        for (uint32_t k = 0; k < c->input_count; k++) {
+            provide(&inputs[k], &c->inputs[k], c->input_rows[k] + 2 * i);
+        }
+        start_counter();
+        const uint32_t begin = read_counter();
         c->run(in, &out, scratch.data, c->rows[i], c->rows[i + 1]);
+        ticks += begin - read_counter();
+        for (uint32_t k = 0; k < c->input_count; k++) {
+            right = right && is_unchanged(number, &inputs[k], &c->inputs[k], c->input_rows[k] + 2 * i);
+        }
     }
-    const uint32_t ticks = begin - read_counter();
-    int right = is_right(number, "output", &output, c->after) && is_right(number, "scratch", &scratch, NULL);
+    right = right && is_right(number, "output", &output, c->after) && is_right(number, "scratch", &scratch, NULL);
     for (uint32_t i = 0; i < c->input_count; i++) {
-        right = right && is_right(number, "input", &inputs[i], c->inputs[i].data);
+        right = right && is_right(number, "input", &inputs[i], NULL);
         free(inputs[i].block);
     }
     free(output.block);

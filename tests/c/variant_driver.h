@@ -11,6 +11,8 @@
 typedef struct {
     uint16_t input_count;
     disco_input_t inputs[VARIANT_MAX_INPUTS];
+    /* For each range the first row that it may read of an input, and the end of those rows. */
+    const uint16_t *input_rows[VARIANT_MAX_INPUTS];
     const int8_t *before;  /* the output buffer, poisoned */
     const int8_t *after;   /* and as it must be */
     disco_output_t output; /* without data */

@@ -28,23 +28,25 @@ def write_token(folder: Path, text: str = TOKEN) -> Path:
 class AgentProcess:
     """`disco-node` on loopback; a context manager."""
 
-    def __init__(self, folder: Path, *options: str, token: Path | None = None) -> None:
-        """Listens when this returns; what it prints is in `log`."""
+    def __init__(self, folder: Path, *options: str, path: str | None = None) -> None:
+        """Listens when this returns; what it prints is in `log`. `path`: where it finds programs."""
         self.folder = folder
         self.log = folder / f"agent-{os.urandom(4).hex()}.log"
         self._options = options
-        self._token = token or folder / "token"
+        self._environment = os.environ | ({"PATH": path} if path is not None else {})
         self.port = 0
         self.start()
 
     def start(self) -> None:
         """Starts it (again), at the same port as before."""
         ours, theirs = os.pipe()
-        command = [sys.executable, "-m", "disco_host.cli_node", "--token-file", str(self._token)]
+        command = [sys.executable, "-m", "disco_host.cli_node", "--token-file", str(self.folder / "token")]
         command += ["--listen", f"127.0.0.1:{self.port}", "--ready-fd", str(theirs), *self._options]
         command += ["--cache", str(self.folder / "cache")]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, pass_fds=[theirs], stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, pass_fds=[theirs], stdout=log, stderr=log, env=self._environment, start_new_session=True
+            )
         os.close(theirs)
         assert select.select([ours], [], [], 30)[0], self.log.read_text()
         address = os.read(ours, 100).decode().strip()

@@ -66,34 +66,30 @@ def padded_conv2d_case(rng: Generator) -> Case:
     shape = random_shape(rng)
     kernel = (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
     top, bottom, left, right = (int(v) for v in rng.integers(0, 5, 4))
-    padded = (1, shape[1] + top + bottom + 2, shape[2] + left + right + 2, shape[3])
-    bottom, right = bottom + 2, right + 2
+    size = (shape[1] + top + bottom + 2, shape[2] + left + right + 2)
     stride = (int(rng.integers(1, 4)), int(rng.integers(1, 4)))
-    inner = Window(kernel, stride, (1, 1), (0, 0), tflite.Padding.VALID, padded[1:3])
-    out_channels = int(rng.integers(1, 10))
-    depth = kernel[0] * kernel[1] * shape[3]
-    layer = random_layer(rng, random_weights(rng, (out_channels, *kernel, shape[3])), 0, depth)
-    source = random_activation(rng, shape)
-    output = layer_output(rng, layer, source, depth, (1, *inner.out_size, out_channels))
+    window = Window(kernel, stride, (1, 1), (top, left), tflite.Padding.VALID, size)
+    weights = random_weights(rng, (int(rng.integers(1, 10)), *kernel, shape[3]))
+    return padded_conv2d_of(rng, random_values(rng, shape), weights, window)
+
+
+def padded_conv2d_of(rng: Generator, data: Int8Array, weights: Int8Array, window: Window) -> Case:
+    """The same of given values; `window.in_size` tells the padding below and to the right."""
+    (top, left), channels = window.pad, len(weights)
+    bottom, right = window.in_size[0] - top - data.shape[1], window.in_size[1] - left - data.shape[2]
+    depth = weights[0].size
+    layer = random_layer(rng, weights, 0, depth)
+    source = random_activation(rng, data.shape)
+    output = layer_output(rng, layer, source, depth, (1, *window.out_size, channels))
     activation = random_fused(rng)
     paddings = np.array([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
-    conv = _convolution_ops("CONV_2D", "Conv2DOptions", inner, activation)[0]
-    data, expected = run_reference(
-        rng,
-        [
-            source,
-            Tensor((4, 2), data=paddings),
-            Tensor(padded, source.scales, source.zero_points),
-            layer.filter,
-            layer.bias_tensor(source),
-            output,
-        ],
-        [
-            Op("PAD", (0, 1), (2,), "PadOptions"),
-            Op("CONV_2D", (2, 3, 4), (5,), conv.options, conv.values),
-        ],
+    padded = Tensor((1, *window.in_size, data.shape[3]), source.scales, source.zero_points)
+    conv = _convolution_ops("CONV_2D", "Conv2DOptions", window, activation)[0]
+    expected = reference(
+        [source, Tensor((4, 2), data=paddings), padded, layer.filter, layer.bias_tensor(source), output],
+        [Op("PAD", (0, 1), (2,), "PadOptions"), Op("CONV_2D", (2, 3, 4), (5,), conv.options, conv.values)],
+        [data],
     )
-    window = Window(kernel, stride, (1, 1), (top, left), tflite.Padding.VALID, padded[1:3])
     return _convolution_case(rng, "conv2d", window, layer, source, output, activation, data, expected, ())
 
 

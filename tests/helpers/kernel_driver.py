@@ -19,6 +19,7 @@ Int8Array = npt.NDArray[np.int8]
 DRIVER_SOURCES = (
     Path(__file__).parents[1] / "c" / "kernel_driver.c",
     *sorted((RUNTIME / "src").glob("kernel_*.c")),
+    *(RUNTIME / "src" / name for name in ("dot_products.c", "requantise.c")),
 )
 KERNELS = (
     "conv2d",

@@ -43,9 +43,11 @@ def cobs_decode(encoded: bytes) -> bytes:
     return raw[:-1]
 
 
-def frame(opcode: int, source: int, destination: int, session: int, sequence: int, payload: bytes) -> bytes:
+def frame(
+    opcode: int, source: int, destination: int, session: int, sequence: int, payload: bytes, expected: int = 0
+) -> bytes:
     """A whole frame as it goes over the wire."""
-    header = struct.pack("<6BH", opcode, source, destination, session, sequence, 0, len(payload))
+    header = struct.pack("<7B", opcode, source, destination, session, sequence, expected, len(payload))
     covered = header + payload
     return cobs_encode(covered + struct.pack("<I", zlib.crc32(covered))) + b"\0"
 
@@ -69,8 +71,15 @@ class Line:
 
     def send(self, opcode: int, payload: bytes = b"") -> None:
         """A sequenced message."""
-        self.sock.sendall(frame(opcode, self.own, self.node, self.session, self.sent % 256, payload))
-        self.sent += 1
+        self.send_together([(opcode, payload)])
+
+    def send_together(self, messages: Sequence[tuple[int, bytes]]) -> None:
+        """Sequenced messages, all in one piece."""
+        numbered = enumerate(messages, self.sent)
+        self.sent += len(messages)
+        ends, expected = (self.own, self.node, self.session), self.expected % 256
+        frames = [frame(opcode, *ends, number % 256, payload, expected) for number, (opcode, payload) in numbered]
+        self.sock.sendall(b"".join(frames))
 
     def send_unsequenced(self, opcode: int, payload: bytes, session: int) -> None:
         """HELLO."""
@@ -94,7 +103,7 @@ class Line:
 
     def _take(self, encoded: bytes) -> None:
         raw = cobs_decode(encoded)
-        if len(raw) < 12 or struct.unpack("<I", raw[-4:])[0] != zlib.crc32(raw[:-4]):
+        if len(raw) < 11 or struct.unpack("<I", raw[-4:])[0] != zlib.crc32(raw[:-4]):
             return
         opcode, sequence = raw[0], raw[4]
         if opcode in (Opcode.ACK, Opcode.NAK) or raw[3] != self.session:
@@ -102,11 +111,11 @@ class Line:
         if opcode not in protocol.UNSEQUENCED:
             new = sequence == self.expected % 256
             self.expected += new
-            ack = frame(Opcode.ACK, self.own, self.node, self.session, self.expected % 256, b"")
+            ack = frame(Opcode.ACK, self.own, self.node, self.session, 0, b"", self.expected % 256)
             self.sock.sendall(ack)
             if not new:
                 return
-        self.pending.append((opcode, raw[8:-4]))
+        self.pending.append((opcode, raw[7:-4]))
 
 
 @dataclass(frozen=True)

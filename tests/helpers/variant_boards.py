@@ -1,13 +1,15 @@
 """Runs calls of kernel variants, many in one program, on this PC under the sanitizers or on an emulated board.
 
 A call is either general (one function for all, nothing constant) or specialised as in generated code (all parameters
-and addresses constant). Each buffer lies between guard bytes or, on the PC, in a heap block of exactly its size.
+and addresses constant). Each buffer lies between guard bytes or, on the PC, in a heap block of exactly its size. A
+range of output rows finds only those input rows right that it may read.
 """
 
 from __future__ import annotations
 
+import itertools
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -16,10 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from disco_converter.streaming import last_input_row
+from disco_firmware.c_literals import array_body, initialiser
 from disco_firmware.kernel_params import View
-from disco_firmware.variants.base import Constants, Layer, Reference, Variant
+from disco_firmware.variants import portable
+from disco_firmware.variants.base import Layer, Variant
 from helpers import c_build
-from helpers.kernel_driver import Buffer, Int8Array
+from helpers.kernel_driver import Case, Int8Array
+from helpers.kernel_parts import Generator
+from helpers.variant_layers import layer_of, named_fields, sizes
 
 TESTS_C = Path(__file__).parents[1] / "c"
 _GUARD = 32
@@ -59,7 +66,7 @@ class Board:
 
 
 HOST_BUILDS = {
-    "gcc sanitized": ("gcc", ("-O1", *c_build.SANITIZERS, "-DVARIANT_EXACT_BLOCKS")),
+    "gcc sanitized": ("gcc", ("-Og", *c_build.SANITIZERS, "-DVARIANT_EXACT_BLOCKS")),
     "clang -O2": ("clang", ("-O2",)),
 }
 BOARDS = {
@@ -75,33 +82,56 @@ class Call:
 
     variant: Variant
     layer: Layer
-    inputs: tuple[Buffer, ...]
-    output: Buffer
-    """Poisoned; bytes that the kernel may not touch must come back as they are."""
-    expected: Int8Array
-    """[height, width, channels]."""
+    case: Case
     rows: tuple[int, ...]
     """Where the ranges begin and end: 0, ..., multiples of the row step, ..., the last."""
 
     def wanted(self) -> Int8Array:
         """The whole output buffer after a right run."""
-        pixels = self.output.pixels.copy()
-        end = self.rows[-1]
-        pixels[:end, :, : self.output.channels] = self.expected[:end]
+        pixels = self.case.output.pixels.copy()
+        pixels[:, :, : self.case.output.channels] = self.case.expected
         return pixels
 
+    def input_rows(self, view: View) -> list[int]:
+        """For each range in turn, the first row of an input that it may read, and the end of those rows."""
+        spans = itertools.pairwise(self.rows)
+        return [row for begin, end in spans for row in _input_span(self.layer, view, begin, end)]
 
-def view_of(buffer: Buffer) -> View:
-    """The shape of a buffer."""
-    height, width, stride = buffer.pixels.shape
-    return View(height, width, buffer.channels, stride)
+
+def _input_span(layer: Layer, view: View, begin: int, end: int) -> tuple[int, int]:
+    window = portable.window_of(layer.params)
+    if window is not None:
+        begin = max(begin * window.stride_h - window.pad_top, 0)
+    elif view.height != layer.output.height:  # of MEAN all rows, of MUL the one pixel that counts for all
+        return 0, view.height
+    end = last_input_row(layer.params, view.height, end - 1) + 1
+    return min(begin, end), end  # none where the window lies in the padding
+
+
+def calls_of(variant: Variant, cases: Iterable[Case], rng: Generator | None = None) -> list[Call]:
+    """Calls for those of the cases that the variant computes, in ranges of any number of steps.
+
+    Without `rng` all rows are one range.
+    """
+    layers = [(case, layer_of(case)) for case in cases]
+    return [
+        Call(variant, layer, case, _rows(variant.row_step(layer), layer.output.height, rng))
+        for case, layer in layers
+        if variant.fits(layer)
+    ]
+
+
+def _rows(step: int, height: int, rng: Generator | None) -> tuple[int, ...]:
+    steps = -(-height // step)
+    inner = [] if rng is None else rng.permutation(np.arange(1, max(steps, 1)))[: rng.integers(0, max(steps, 1))]
+    return (0, *sorted(int(place) * step for place in inner), height)
 
 
 def run_on_host(calls: Sequence[Call], directory: Path, build: str = "gcc sanitized") -> None:
     """General calls, in one of HOST_BUILDS; AssertionError names the first wrong call."""
     compiler, flags = HOST_BUILDS[build]
-    program = _build(calls, directory, compiler, flags, ())
-    _run(calls, [str(program)])
+    for batch in _batches(calls):
+        _run(batch, [str(_build(batch, directory, compiler, flags, ()))])
 
 
 def run_on_board(calls: Sequence[Call], board: Board, directory: Path, *, specialised: bool) -> list[int]:
@@ -115,12 +145,19 @@ def run_on_board(calls: Sequence[Call], board: Board, directory: Path, *, specia
     return counts
 
 
+def compile_calls(calls: Sequence[Call], directory: Path, compiler: str, flags: Sequence[str]) -> None:
+    """Compiles specialised calls without running them; fails the test with what the compiler said."""
+    (directory / "cases.c").write_text(_program(calls, specialised=True))
+    includes = (f"-I{c_build.RUNTIME / 'src'}", f"-I{TESTS_C}")
+    c_build.compile_c(compiler, [directory / "cases.c"], directory / "cases.o", (*flags, *includes))
+
+
 def _batches(calls: Sequence[Call]) -> list[list[Call]]:
     """As many calls in each as a board holds."""
     batches: list[list[Call]] = []
     room = 0
     for call in calls:
-        pixels = sum(buffer.pixels.size for buffer in call.inputs) + 2 * call.output.pixels.size
+        pixels = sum(buffer.pixels.size for buffer in call.case.inputs) + 2 * call.case.output.pixels.size
         size = call.variant.constants(call.layer).bytes + pixels + _CODE_OF_A_CALL
         if size > room:
             batches.append([])
@@ -194,24 +231,27 @@ def _case(number: int, call: Call, *, specialised: bool) -> tuple[str, str]:
     prefix = f"case_{number}"
     constants = variant.constants(layer)
     scratch = variant.scratch_bytes(layer)
-    offsets = _offsets([buffer.pixels.size for buffer in (*call.inputs, call.output)] + [scratch])
+    inputs, output = call.case.inputs, call.case.output
+    offsets = _offsets([buffer.pixels.size for buffer in (*inputs, output)] + [scratch])
     parts = [
         _array(f"{prefix}_{array.name}", array.c_type, array.values, array.alignment) for array in constants.arrays
     ]
-    parts.append(f"static const {variant.structure} {prefix}_op = {_fields(prefix, constants, constants.fields)};")
-    data = {f"input{i}": buffer.pixels for i, buffer in enumerate(call.inputs)}
-    for name, pixels in {**data, "before": call.output.pixels, "after": call.wanted()}.items():
+    fields = initialiser(named_fields(constants.fields, f"{prefix}_"))
+    parts.append(f"static const {variant.structure} {prefix}_op = {fields};")
+    data = {f"input{i}": buffer.pixels for i, buffer in enumerate(inputs)}
+    for name, pixels in {**data, "before": output.pixels, "after": call.wanted()}.items():
         parts.append(_array(f"{prefix}_{name}", "int8_t", pixels, 1))
     parts.append(_array(f"{prefix}_rows", "uint16_t", np.array(call.rows), 2))
+    for i, view in enumerate(layer.inputs):
+        parts.append(_array(f"{prefix}_input{i}_rows", "uint16_t", np.array(call.input_rows(view)), 2))
     run = f"{variant.function}(&{prefix}_op, in, &out, variant_arena + {offsets[-1]}, begin, end);"
     if specialised:
         views = ", ".join(
-            f"{{variant_arena + {offset}, {_sizes(buffer)}}}"
-            for offset, buffer in zip(offsets, call.inputs, strict=False)
+            f"{{variant_arena + {offset}, {sizes(buffer)}}}" for offset, buffer in zip(offsets, inputs, strict=False)
         )
         body = (
             f"    const disco_input_t in[] = {{{views}}};\n"
-            f"    const disco_output_t out = {{variant_arena + {offsets[-2]}, {_sizes(call.output)}}};\n"
+            f"    const disco_output_t out = {{variant_arena + {offsets[-2]}, {sizes(output)}}};\n"
             f"    (void)views; (void)output; (void)scratch;\n    {run}\n"
         )
         arguments = _ARGUMENTS.replace("*in", "*views").replace("*out", "*output")
@@ -220,11 +260,13 @@ def _case(number: int, call: Call, *, specialised: bool) -> tuple[str, str]:
         body = f"    general_{variant.function}(&{prefix}_op, in, out, scratch, begin, end);\n"
         arguments = _ARGUMENTS
     parts.append(f"static __attribute__((noinline)) void {prefix}_run({arguments}) {{\n{body}}}")
-    views = ", ".join(f"{{{prefix}_input{i}, {_sizes(buffer)}}}" for i, buffer in enumerate(call.inputs))
-    places = ", ".join(str(offset) for offset in offsets[: len(call.inputs)])
+    views = ", ".join(f"{{{prefix}_input{i}, {sizes(buffer)}}}" for i, buffer in enumerate(inputs))
+    input_rows = ", ".join(f"{prefix}_input{i}_rows" for i in range(len(inputs)))
+    places = ", ".join(str(offset) for offset in offsets[: len(inputs)])
     entry = (
-        f"    {{{len(call.inputs)}, {{{views}}}, {prefix}_before, {prefix}_after, {{NULL, {_sizes(call.output)}}}, "
-        f"{scratch}, {prefix}_rows, {len(call.rows) - 1}, {{{places}}}, {offsets[-2]}, {offsets[-1]}, {prefix}_run}}"
+        f"    {{{len(inputs)}, {{{views}}}, {{{input_rows}}}, {prefix}_before, {prefix}_after, "
+        f"{{NULL, {sizes(output)}}}, {scratch}, {prefix}_rows, {len(call.rows) - 1}, {{{places}}}, {offsets[-2]}, "
+        f"{offsets[-1]}, {prefix}_run}}"
     )
     return "\n".join(parts), entry
 
@@ -240,24 +282,7 @@ def _offsets(sizes: Sequence[int]) -> list[int]:
     return offsets
 
 
-def _sizes(buffer: Buffer) -> str:
-    height, width, stride = buffer.pixels.shape
-    return f"{height}, {width}, {buffer.channels}, {stride}"
-
-
 def _array(name: str, c_type: str, values: npt.NDArray[Any], alignment: int) -> str:
-    suffix = "u" if c_type.startswith("uint") else ""
-    # INT32_MIN has no literal of its own.
-    texts = ["INT32_MIN" if value == -(1 << 31) else f"{value}{suffix}" for value in values.reshape(-1).tolist()]
-    return f"static const {c_type} {name}[] __attribute__((aligned({alignment}))) = {{{', '.join(texts)}}};"
-
-
-def _fields(prefix: str, constants: Constants, fields: Mapping[str, object]) -> str:
-    def text(value: object) -> str:
-        if isinstance(value, Reference):
-            return f"{prefix}_{value.array}"
-        if isinstance(value, Mapping):
-            return _fields(prefix, constants, value)
-        return str(value)
-
-    return "{" + ", ".join(f".{name} = {text(value)}" for name, value in fields.items()) + "}"
+    flat = values if values.dtype.names else values.reshape(-1)
+    body = array_body(flat.tolist(), "")
+    return f"static const {c_type} {name}[] __attribute__((aligned({alignment}))) = {{{body}}};"

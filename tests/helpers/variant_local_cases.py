@@ -1,4 +1,4 @@
-"""Cases of the portable kernels turned into the ops that kernel variants compute."""
+"""Random cases of the sizes that kernel variants are made for."""
 
 from __future__ import annotations
 
@@ -7,100 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import tflite
 
-from disco_firmware import quantisation as q
-from disco_firmware.kernel_params import (
-    Add,
-    AveragePool2D,
-    DepthwiseConv2D,
-    FullyConnected,
-    KernelParams,
-    MaxPool2D,
-    Mean,
-    Mul,
-    Relu,
-    Softmax,
-    Window,
-)
 from helpers.kernel_cases import GENERATORS, depthwise_conv2d_of, fully_connected_of
 from helpers.kernel_driver import Case
 from helpers.kernel_parts import Generator
 from helpers.kernel_parts import Window as PartsWindow
-
-
-def params_of(case: Case) -> KernelParams:
-    """The op of a case."""
-    return _PARAMS[case.kernel](case)
-
-
-def _window(values: tuple[int, ...]) -> Window:
-    return Window(*values[:8])
-
-
-def _requantisation(case: Case, first: int) -> q.Requantisation:
-    """Its scalar part begins at parameter `first`; the arrays are the third and fourth."""
-    zero_point, low, high = case.params[first : first + 3]
-    multipliers, shifts = (tuple(int(v) for v in np.asarray(array)) for array in case.arrays[2:4])
-    return q.Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
-
-
-def _depthwise(case: Case) -> KernelParams:
-    weights, bias, _, _ = case.arrays
-    assert weights is not None
-    return DepthwiseConv2D(
-        _window(case.params), weights[0], bias, case.params[12], case.params[8], _requantisation(case, 9)
-    )
-
-
-def _connected(case: Case) -> KernelParams:
-    weights, bias, _, _ = case.arrays
-    assert weights is not None
-    return FullyConnected(weights, bias, case.params[0], _requantisation(case, 1))
-
-
-def _add(case: Case) -> KernelParams:
-    zero1, zero2, zero, m1, m2, m, s1, s2, s, left, low, high = case.params
-    multipliers = (q.Multiplier(m1, s1), q.Multiplier(m2, s2), q.Multiplier(m, s))
-    return Add(q.AddParameters(zero1, zero2, zero, *multipliers, left, q.ActivationRange(low, high)))
-
-
-def _mul(case: Case) -> KernelParams:
-    zero1, zero2, zero, multiplier, shift, low, high = case.params
-    return Mul(q.MulParameters(zero1, zero2, zero, q.Multiplier(multiplier, shift), q.ActivationRange(low, high)))
-
-
-def _average_pool(case: Case) -> KernelParams:
-    return AveragePool2D(_window(case.params), q.ActivationRange(*case.params[8:10]))
-
-
-def _max_pool(case: Case) -> KernelParams:
-    return MaxPool2D(_window(case.params), q.ActivationRange(*case.params[8:10]))
-
-
-def _mean(case: Case) -> KernelParams:
-    zero_in, zero_out, multiplier, shift = case.params
-    return Mean(q.MeanParameters(zero_in, zero_out, q.Multiplier(multiplier, shift)))
-
-
-def _relu(case: Case) -> KernelParams:
-    zero_in, zero_out, multiplier, shift, low, high = case.params
-    return Relu(q.ReluParameters(zero_in, zero_out, q.Multiplier(multiplier, shift), q.ActivationRange(low, high)))
-
-
-def _softmax(case: Case) -> KernelParams:
-    return Softmax(q.SoftmaxParameters(q.Multiplier(*case.params[:2]), case.params[2]))
-
-
-_PARAMS: dict[str, Callable[[Case], KernelParams]] = {
-    "depthwise_conv2d": _depthwise,
-    "fully_connected": _connected,
-    "add": _add,
-    "mul": _mul,
-    "average_pool2d": _average_pool,
-    "max_pool2d": _max_pool,
-    "mean": _mean,
-    "relu": _relu,
-    "softmax": _softmax,
-}
 
 
 def depthwise_3x3_case(rng: Generator) -> Case:

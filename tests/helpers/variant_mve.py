@@ -8,19 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from disco_firmware import kernel_params as k
-from disco_firmware import quantisation as q
 from disco_firmware.c_literals import array_body, initialiser
 from disco_firmware.variants.add_mve import AddMve
-from disco_firmware.variants.base import Layer, Reference, Variant
+from disco_firmware.variants.base import Reference, Variant
 from disco_firmware.variants.conv2d_mve import Conv2DMve
 from disco_firmware.variants.depthwise_mve import DepthwiseMve
 from disco_firmware.variants.fully_connected_mve import FullyConnectedMve
 from disco_firmware.variants.pool_mve import AveragePoolMve, MaxPoolMve, MeanMve
 from helpers import c_build
-from helpers.kernel_driver import Buffer, Case
+from helpers.kernel_driver import Case
+from helpers.variant_layers import layer_of, named_fields, sizes
 
 VARIANTS: dict[str, Variant] = {
     "conv2d": Conv2DMve(),
@@ -61,11 +58,6 @@ def build_specialised(cases: Sequence[Case], directory: Path) -> Sequence[str]:
     return build_driver(directory / "driver.elf", "-O3", f'-DVARIANT_CASES="{directory / "cases.h"}"')
 
 
-def layer_of(case: Case) -> Layer:
-    """What the converter would know of the op of a case."""
-    return Layer(_params_of(case), tuple(_view(view) for view in case.inputs), _view(case.output))
-
-
 def fitting(cases: Sequence[Case]) -> list[Case]:
     """The cases that the variant computes, with ranges that begin where it may begin."""
     chosen = []
@@ -91,35 +83,21 @@ def _specialised(number: int, case: Case) -> str:
         f"{{{array_body(array.values.reshape(-1).tolist())}}};"
         for array in constants.arrays
     ]
-    lines.append(f"static const {variant.structure} {name}_op = {initialiser(_named(constants.fields, name))};")
+    lines.append(
+        f"static const {variant.structure} {name}_op = {initialiser(named_fields(constants.fields, f'{name}_'))};"
+    )
     inputs = [
-        f"{{(const int8_t *)(uintptr_t){end - view.pixels.size:#x}, {_sizes(view)}}}"
+        f"{{(const int8_t *)(uintptr_t){end - view.pixels.size:#x}, {sizes(view)}}}"
         for view, end in zip(case.inputs, _INPUT_ENDS, strict=False)
     ]
     lines += [
         f"static void {name}(uint16_t begin, uint16_t end) {{",
         f"    const disco_input_t in[] = {{{', '.join(inputs)}}};",
-        f"    const disco_output_t out = {{(int8_t *)output_block + GUARD_BYTES, {_sizes(case.output)}}};",
+        f"    const disco_output_t out = {{(int8_t *)output_block + GUARD_BYTES, {sizes(case.output)}}};",
         f"    {variant.function}(&{name}_op, in, &out, scratch_block + GUARD_BYTES, begin, end);",
         "}",
     ]
     return "\n".join(lines)
-
-
-def _named(fields: Mapping[str, object], name: str) -> dict[str, object]:
-    """`fields` with the names of the arrays in C."""
-    named: dict[str, object] = {}
-    for field, value in fields.items():
-        if isinstance(value, Reference):
-            named[field] = f"{name}_{value.array}"
-        else:
-            named[field] = _named(value, name) if isinstance(value, Mapping) else value
-    return named
-
-
-def _sizes(view: Buffer) -> str:
-    height, width, stride = view.pixels.shape
-    return f"{height}, {width}, {view.channels}, {stride}"
 
 
 @dataclass
@@ -164,41 +142,3 @@ def _aligned(ranges: tuple[tuple[int, int], ...], step: int, rows: int) -> tuple
     inner = {begin // step * step for begin, _ in ranges} | {0}
     ends = sorted({begin for begin in inner if begin < last} | {last if last == rows else last // step * step})
     return tuple(itertools.pairwise(ends))
-
-
-def _view(buffer: Buffer) -> k.View:
-    height, width, stride = buffer.pixels.shape
-    return k.View(height, width, buffer.channels, stride)
-
-
-def _requantisation(case: Case, first: int) -> q.Requantisation:
-    multipliers, shifts = case.arrays[2:4]
-    assert multipliers is not None
-    assert shifts is not None
-    zero_point, low, high = case.params[first : first + 3]
-    return q.Requantisation(
-        tuple(int(m) for m in multipliers), tuple(int(s) for s in shifts), zero_point, q.ActivationRange(low, high)
-    )
-
-
-def _params_of(case: Case) -> k.KernelParams:
-    p = case.params
-    if case.kernel == "fully_connected":
-        weights, bias = case.arrays[:2]
-        assert weights is not None
-        return k.FullyConnected(weights, bias, p[0], _requantisation(case, 1))
-    if case.kernel == "add":
-        one, two, out = (q.Multiplier(*pair) for pair in zip(p[3:6], p[6:9], strict=True))
-        return k.Add(q.AddParameters(p[0], p[1], p[2], one, two, out, p[9], q.ActivationRange(p[10], p[11])))
-    if case.kernel == "mean":
-        return k.Mean(q.MeanParameters(p[0], p[1], q.Multiplier(p[2], p[3])))
-    window = k.Window(*p[:8])
-    if case.kernel in ("average_pool2d", "max_pool2d"):
-        kind = k.AveragePool2D if case.kernel == "average_pool2d" else k.MaxPool2D
-        return kind(window, q.ActivationRange(p[8], p[9]))
-    weights, bias = case.arrays[:2]
-    assert weights is not None
-    if case.kernel == "conv2d":
-        return k.Conv2D(window, weights, bias, p[8], _requantisation(case, 9))
-    filters = np.ascontiguousarray(weights[0])
-    return k.DepthwiseConv2D(window, filters, bias, p[12], p[8], _requantisation(case, 9))

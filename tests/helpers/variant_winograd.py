@@ -8,16 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from disco_firmware import quantisation as q
-from disco_firmware.kernel_params import Conv2D, View, Window
-from disco_firmware.variants.base import Layer
 from helpers import kernel_parts as parts
-from helpers.kernel_driver import Buffer, Int8Array
-from helpers.tflite_models import Op, Tensor
-from helpers.variant_calls import VariantCase
+from helpers.kernel_cases import padded_conv2d_of
+from helpers.kernel_driver import Case, Int8Array
 
 
-def random_case(rng: parts.Generator) -> VariantCase:
+def random_case(rng: parts.Generator) -> Case:
     """Any padding up to 4, sizes from 1 pixel to four tiles, 1 to 20 channels, halos, left shifts, narrow clamps."""
     height, width = (int(v) for v in rng.integers(1, 18, 2))
     channels, filters = int(rng.integers(1, 21)), int(rng.integers(1, 8))
@@ -33,7 +29,7 @@ def random_case(rng: parts.Generator) -> VariantCase:
     return convolution(rng, data.astype(np.int8), weights.astype(np.int8), (top, bottom, left, right))
 
 
-def extreme_cases(transform: npt.NDArray[Any]) -> list[VariantCase]:
+def extreme_cases(transform: npt.NDArray[Any]) -> list[Case]:
     """One tile of inputs for each sign of each element of B' d B, which takes it to the end of its range.
 
     `transform` is B'.
@@ -48,48 +44,9 @@ def extreme_cases(transform: npt.NDArray[Any]) -> list[VariantCase]:
     return cases
 
 
-def convolution(
-    rng: parts.Generator, data: Int8Array, weights: Int8Array, padding: tuple[int, int, int, int]
-) -> VariantCase:
+def convolution(rng: parts.Generator, data: Int8Array, weights: Int8Array, padding: tuple[int, int, int, int]) -> Case:
     """With random scales, zero points, bias, activation and halos. `padding` is top, bottom, left, right."""
     top, bottom, left, right = padding
-    depth = weights[0].size
-    layer = parts.random_layer(rng, weights, 0, depth)
-    source = parts.random_activation(rng, data.shape)
-    padded = (1, data.shape[1] + top + bottom, data.shape[2] + left + right, data.shape[3])
-    output_shape = (1, padded[1] - 2, padded[2] - 2, len(weights))
-    output = parts.layer_output(rng, layer, source, depth, output_shape)
-    activation = parts.random_fused(rng)
-    options: dict[str, int | float] = {
-        "Padding": tflite.Padding.VALID,
-        "StrideH": 1,
-        "StrideW": 1,
-        "DilationHFactor": 1,
-        "DilationWFactor": 1,
-        "FusedActivationFunction": parts.activation_code(activation),
-    }
-    border = np.array([[0, 0], [top, bottom], [left, right], [0, 0]], np.int32)
-    tensors = [
-        source,
-        Tensor((4, 2), data=border),
-        Tensor(padded, source.scales, source.zero_points),
-        layer.filter,
-        layer.bias_tensor(source),
-        output,
-    ]
-    ops = [Op("PAD", (0, 1), (2,), "PadOptions"), Op("CONV_2D", (2, 3, 4), (5,), "Conv2DOptions", options)]
-    expected = parts.planes(parts.reference(tensors, ops, [data]))
-    requantise = q.convolution_requantisation(
-        source.scale, layer.channel_scales, output.scale, output.zero_points[0], activation
-    )
-    window = Window(3, 3, pad_top=top, pad_left=left)
-    params = Conv2D(window, weights, layer.bias, source.zero_point, requantise)
-    case = parts.finish_case(rng, "conv2d", (), (), [parts.planes(data)], expected)
-    return VariantCase(
-        Layer(params, (_view(case.inputs[0]),), _view(case.output)), case.inputs[0], case.output, expected
-    )
-
-
-def _view(buffer: Buffer) -> View:
-    height, width, stride = buffer.pixels.shape
-    return View(height, width, buffer.channels, stride)
+    size = (data.shape[1] + top + bottom, data.shape[2] + left + right)
+    window = parts.Window((3, 3), (1, 1), (1, 1), (top, left), tflite.Padding.VALID, size)
+    return padded_conv2d_of(rng, data, weights, window)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.tiny_bundle import export_tiny
+
 pytestmark = pytest.mark.slow
 
 FOLDERS = {
@@ -155,20 +157,56 @@ def test_every_module_imports_with_what_its_extra_allows(environment: Environmen
     assert not faults
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_start_without_a_framework(environment: Environment, command: str, tmp_path: Path) -> None:
-    # Whoever so much as tries to import one of these ends with an exit code of its own.
+@pytest.fixture
+def traps(tmp_path: Path) -> Path:
+    """A folder for PYTHONPATH: whoever so much as tries to import a framework ends with an exit code of its own."""
+    folder = tmp_path / "traps"
+    folder.mkdir()
     for framework in ("tensorflow", "torch", "onnx2tf"):
-        (tmp_path / f"{framework}.py").write_text("import os\nos._exit(99)\n")
-    done = environment.run(command, "--help", PYTHONPATH=str(tmp_path))
+        (folder / f"{framework}.py").write_text("import os\nos._exit(99)\n")
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_start_without_a_framework(environment: Environment, command: str, traps: Path) -> None:
+    done = environment.run(command, "--help", PYTHONPATH=str(traps))
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
     assert command in done.stdout
 
 
-def test_the_framework_trap_works(environment: Environment, tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("import os\nos._exit(99)\n")
+def test_the_framework_trap_works(environment: Environment, traps: Path) -> None:
     script = "try:\n    import torch\nexcept ImportError:\n    pass"
-    assert environment.run("python", "-c", script, PYTHONPATH=str(tmp_path)).returncode == 99
+    assert environment.run("python", "-c", script, PYTHONPATH=str(traps)).returncode == 99
+
+
+def test_linux_nodes_run_without_a_framework_and_a_compiler(
+    environment: Environment, traps: Path, tmp_path: Path
+) -> None:
+    """disco-run and the agents that it starts: what is installed on a node runs its stages."""
+    bundle = export_tiny(tmp_path / "bundle", target="linux").path
+    (tmp_path / "no-programs").mkdir()
+    fixed = ["disco-run", str(bundle), "--boards", "linux", "--check", "tensors", "--engine"]
+    bare = {"PYTHONPATH": str(traps), "PATH": str(tmp_path / "no-programs"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = environment.run(*fixed, "tflite", **bare)
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+    assert "Bit-exact: every op" in done.stdout
+    done = environment.run(*fixed, "native", **bare)
+    assert done.returncode == 1
+    assert "is not installed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_wheel_for_nodes_is_the_one_that_was_installed(
+    environment: Environment, wheel: Path, tmp_path: Path
+) -> None:
+    script = "import sys; from pathlib import Path; from disco_host.deploy.wheel import build_wheel; "
+    done = environment.run("python", "-c", f"{script}print(build_wheel(Path(sys.argv[1])))", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(wheel) as original, zipfile.ZipFile(done.stdout.strip()) as built:
+        same = [name for name in original.namelist() if not name.endswith(("/WHEEL", "/RECORD"))]
+        assert sorted(same) == sorted(n for n in built.namelist() if not n.endswith(("/WHEEL", "/RECORD")))
+        for name in same:
+            assert original.read(name) == built.read(name), name
 
 
 def test_the_wheel_holds_its_licence_and_nothing_else(wheel: Path) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from disco_firmware.reference import XNNPACK
 from disco_host.config import RunConfig
 from disco_host.node.messages import NATIVE, TFLITE
 from disco_host.remote import slices
-from disco_host.run import run
+from disco_host.run import Progress, RunOutcome
+from disco_host.run import run as run_bundle
 from disco_host.trace import chrome_trace
 from disco_targets.errors import DiscoError, UsageError
 from helpers.agents import TOKEN, AgentProcess, cluster_file, write_token
@@ -35,8 +37,13 @@ from .conftest import BundleMaker
 
 pytestmark = pytest.mark.timeout(900)
 
+PATIENCE_S = 20.0  # these tests are about values, and the machine may be busy
 INFERENCES = int(os.environ.get("DISCO_LINUX_INFERENCES", "8"))
 NATIVE_NODES = (2,) if INFERENCES <= 8 else (1, 2, 3, 4, 8)
+
+
+def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
+    return run_bundle(replace(config, exchange_deadline_s=PATIENCE_S), progress)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,7 +134,8 @@ def test_boards_and_linux_nodes_in_one_network(tmp_path: Path, folder: Path, age
 
 
 def test_clocks_are_aligned_within_the_error_that_is_told(tiny: Path, folder: Path, agents: list[AgentProcess]) -> None:
-    outcome = run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents))))
+    outcome = run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), probe_links=True))
+    assert [(link.caller, link.listener) for link in outcome.result.probed] == [(0, 1)]
     data = json.loads(json.dumps(outcome.to_json()))
     assert [clock["node"] for clock in data["clocks"]] == [0, 1]
     for clock in data["clocks"]:  # one machine, one clock
@@ -141,6 +149,42 @@ def test_clocks_are_aligned_within_the_error_that_is_told(tiny: Path, folder: Pa
     true = (outcome.captures[0].nodes[1].start - outcome.captures[0].nodes[0].start) / 1000
     error = sum(clock["error_ns"] for clock in data["clocks"]) / 1000
     assert starts[1] - starts[0] == pytest.approx(true, abs=error + 50)  # ops begin a moment after the run
+
+
+class _Memory:
+    """Progress that looks at the resident memory of agents and engines, in kB."""
+
+    def __init__(self, agents: list[AgentProcess], at: int) -> None:
+        self._agents = agents
+        self._at = at
+        self.early: list[int] = []
+        self.late: list[int] = []
+
+    def step(self, text: str) -> None:
+        pass
+
+    def inference(self, done: int, total: int) -> None:
+        if done in (self._at, total):
+            pids = [pid for agent in self._agents for pid in (agent.process.pid, *agent.children())]
+            sizes = [_resident(pid) for pid in pids]
+            self.early, self.late = (sizes, []) if done == self._at else (self.early, sizes)
+
+
+def _resident(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS")))
+
+
+@pytest.mark.parametrize("engine", [NATIVE, TFLITE])
+def test_the_memory_of_agents_and_engines_does_not_grow(
+    tiny: Path, folder: Path, agents: list[AgentProcess], engine: str
+) -> None:
+    memory = _Memory(agents, 100)
+    repeat = max(300, INFERENCES) // 8
+    run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), repeat=repeat, engine=engine), memory)
+    sys.stderr.write(f"kB of agents and engines ({engine}): {memory.early}, after {repeat * 8}: {memory.late}\n")
+    assert len(memory.late) == len(memory.early) == 4
+    assert max(late - early for early, late in zip(memory.early, memory.late, strict=True)) < 512
 
 
 # ---- one clear error each
@@ -190,6 +234,17 @@ def test_a_slice_of_another_bundle_is_told(
     monkeypatch.setattr(slices, "slice_of", lambda _, node, engine: right(other, node, engine))
     with pytest.raises(DiscoError, match=rf"node \d .* runs bundle {other.manifest.bundle_id}, this one is"):
         run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), engine=engine))
+
+
+def test_a_node_without_a_compiler_runs_tflite_alone(tiny: Path, folder: Path, tmp_path: Path) -> None:
+    write_token(tmp_path)
+    with AgentProcess(tmp_path, path="/nonexistent") as one, AgentProcess(tmp_path, path="/nonexistent") as other:
+        cluster = str(cluster_file(tmp_path, [one, other]))
+        with pytest.raises(
+            DiscoError, match=r"node \d .* cannot be built: cmake is not installed, .* apt install cmake"
+        ):
+            run(RunConfig(bundle=tiny, boards=cluster, engine=NATIVE))
+        assert run(RunConfig(bundle=tiny, boards=cluster)).result.bit_exact
 
 
 def test_nothing_is_left_of_an_interrupted_run(tiny: Path) -> None:
@@ -256,7 +311,7 @@ def test_tls(tiny: Path, folder: Path, certificates: Path, agents: list[AgentPro
         attempt([one, other], "ca.pem", TFLITE)
         with pytest.raises(DiscoError, match="its certificate is not trusted"):
             attempt([one, other], "other.pem")
-        with pytest.raises(DiscoError, match="does it want TLS"):
+        with pytest.raises(DiscoError, match="does one side want TLS"):
             attempt([one, other], None)
         with pytest.raises(DiscoError, match="no TLS with it: the other side does not speak it"):
             attempt(agents, "ca.pem")

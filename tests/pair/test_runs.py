@@ -75,7 +75,10 @@ def test_two_emulated_m4_boards_agree_with_the_golden_200_times(make_bundle: Bun
     assert all(link.bytes > 0 and link.retransmissions == 0 for link in result.links)
 
 
-@pytest.mark.parametrize("target", ["qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547"])
+@pytest.mark.parametrize(
+    "target",
+    ["qemu-mps2-an385", "qemu-mps2-an385-armv6m", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547"],
+)
 def test_other_cores_agree_with_the_golden(make_bundle: BundleMaker, target: str) -> None:
     result = _run(make_bundle(2, target), "emulated", 20).result
     assert (result.inferences, result.mismatches) == (20, 0)

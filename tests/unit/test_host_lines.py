@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from disco_host.boards import open_cluster
-from disco_host.cluster import DEFAULT_BAUD, ClusterNode, load_cluster
+from disco_host.cluster import DEFAULT_BAUD, EMULATED_PORT, ClusterNode, load_cluster
 from disco_host.lines import direct_line, link_number, wire
 from disco_host.processes import ChildProcess, stop_all
 from disco_host.transport import LineClosedError, Transport, from_socket, open_port
@@ -231,6 +231,55 @@ def test_cluster_file(tmp_path: Path) -> None:
 def test_cluster_files_that_are_wrong(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "cluster.toml"
     file.write_text(text)
+    with pytest.raises(DiscoError, match=words):
+        load_cluster(file)
+
+
+LINUX = """
+[[node]]
+board = "linux"
+port = "disco://pi"
+token_file = "token"
+mode = "xnnpack"
+[[node]]
+board = "qemu-mps2-an386"
+port = "emulated"
+[[node]]
+board = "qemu-mps2-an386"
+port = "emulated"
+"""
+
+
+def test_linux_nodes_and_emulated_boards_in_a_cluster_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(LINUX)
+    pi, board, _ = load_cluster(file)
+    assert (pi.port, pi.token_file, pi.engine, pi.mode) == ("disco://pi:7450", tmp_path / "token", None, "xnnpack")
+    assert (pi.is_linux, board.is_linux, board.port) == (True, False, EMULATED_PORT)
+    with (
+        pytest.raises(DiscoError, match=r"node 1: port = .emulated. is for a network with Linux nodes"),
+        open_cluster([board]),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "token_file",
+            "baud",
+            "node 0: unknown key 'baud'; known: board, engine, mode, peer_address, port, tls_ca, token",
+        ),
+        ("xnnpack", "fast", "node 0: mode is 'fast', it must be one of reference, xnnpack"),
+        ("disco://pi", "/dev/ttyACM0", "that of a Linux node is disco://HOST:PORT"),
+        ("disco://pi", "disco://pi:x", "is no address: write HOST:PORT"),
+        ('"token"', "3", "node 0: token_file is missing or no text"),
+    ],
+)
+def test_linux_nodes_that_are_wrong(tmp_path: Path, old: str, new: str, words: str) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(LINUX.replace(old, new, 1))
     with pytest.raises(DiscoError, match=words):
         load_cluster(file)
 

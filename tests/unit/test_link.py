@@ -28,9 +28,13 @@ def _frame(sequence: int, payload: bytes = b"x", opcode: int = Opcode.OUTPUT) ->
     return encode_frame(Frame(opcode, NODE, ADDRESS_HOST, SESSION, sequence, payload))
 
 
+def _acknowledgement(expected: int, opcode: int = Opcode.ACK) -> bytes:
+    return encode_frame(Frame(opcode, NODE, ADDRESS_HOST, SESSION, 0, expected=expected))
+
+
 def _sent(link: Link, now: float) -> list[tuple[int, int]]:
     frames = [decode_frame(part) for part in link.bytes_to_send(now).split(b"\0") if part]
-    return [(frame.opcode, frame.sequence) for frame in frames]
+    return [(f.opcode, f.expected if f.opcode in (Opcode.ACK, Opcode.NAK) else f.sequence) for f in frames]
 
 
 @pytest.mark.parametrize(("rate", "count", "longest"), [(0.0, 600, 240), (0.001, 600, 240), (0.02, 200, 60)])
@@ -55,7 +59,7 @@ def test_the_queue_has_no_limit_but_the_window_has(host: Link) -> None:
         host.send(Opcode.INPUT, bytes([number]))
     assert [sequence for _, sequence in _sent(host, 0)] == [0, 1, 2, 3]
     assert _sent(host, 0.1) == []
-    host.receive(_frame(3, b"", Opcode.ACK), 0.1)
+    host.receive(_acknowledgement(3), 0.1)
     assert [sequence for _, sequence in _sent(host, 0.1)] == [4, 5, 6]
     assert not host.idle
 
@@ -66,6 +70,23 @@ def test_one_acknowledgement_covers_all_frames_since_the_last(host: Link) -> Non
     assert host.next_timeout(0) == 0
     assert _sent(host, 0) == [(Opcode.ACK, LINK_WINDOW)]
     assert host.next_timeout(0) is None
+
+
+def test_a_frame_that_leaves_acknowledges_too(host: Link) -> None:
+    host.receive(_frame(0) + _frame(1), 0)
+    host.send(Opcode.INPUT, b"a")
+    first = host.bytes_to_send(0)
+    host.receive(_frame(2), 0.1)
+    assert _sent(host, 0.1) == [(Opcode.ACK, 3)]
+    again = host.bytes_to_send(0.2)  # the timer's: with the number of now
+    assert [decode_frame(wire[:-1]).expected for wire in (first, again)] == [2, 3]
+
+
+def test_a_frame_acknowledges_even_beyond_a_gap(host: Link) -> None:
+    host.send(Opcode.INPUT)
+    _sent(host, 0)
+    assert host.receive(encode_frame(Frame(Opcode.OUTPUT, NODE, ADDRESS_HOST, SESSION, 1, expected=1)), 0) == []
+    assert host.idle
 
 
 def test_a_gap_is_answered_once_and_again_when_the_sender_started_over(host: Link) -> None:
@@ -104,11 +125,11 @@ def test_the_timer_doubles_and_is_reset_by_progress(host: Link) -> None:
         assert len(_sent(host, now)) == 2
         fired.append(round(now, 6))
     assert fired == [0.2, 0.6, 1.4, 3.0, 5.0, 7.0]
-    host.receive(_frame(1, b"", Opcode.ACK), 8)
+    host.receive(_acknowledgement(1), 8)
     assert host.next_timeout(8) == pytest.approx(0.2)
     host.resume(8.15)
     assert host.next_timeout(8.15) == pytest.approx(0.2)
-    host.receive(_frame(2, b"", Opcode.ACK), 8.2)
+    host.receive(_acknowledgement(2), 8.2)
     assert host.next_timeout(8.2) is None
     assert host.idle
     assert host.statistics.retransmissions == 12
@@ -119,10 +140,10 @@ def test_nak_goes_back_at_once_and_stale_numbers_are_ignored(host: Link) -> None
         host.send(Opcode.INPUT)
     _sent(host, 0)
     for number in (0, 4, 200):
-        host.receive(_frame(number, b"", Opcode.ACK), 0)
+        host.receive(_acknowledgement(number), 0)
     assert _sent(host, 0) == []
-    host.receive(_frame(1, b"", Opcode.NAK), 0)
-    assert _sent(host, 0) == [(Opcode.ACK, 0), (Opcode.INPUT, 1), (Opcode.INPUT, 2)]
+    host.receive(_acknowledgement(1, Opcode.NAK), 0)
+    assert _sent(host, 0) == [(Opcode.INPUT, 1), (Opcode.INPUT, 2)]
 
 
 def test_sequence_numbers_wrap(host: Link) -> None:

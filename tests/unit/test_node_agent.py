@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import secrets
 import socket
@@ -41,7 +40,7 @@ from disco_host.node.messages import (
     Start,
     kinds,
 )
-from disco_host.remote.watch import AgentFaultError, Watch
+from disco_host.remote.watch import AgentFaultError, Fault, Watch
 from disco_targets.errors import DiscoError, UsageError
 
 TOKEN = b"a token of enough bytes"
@@ -259,9 +258,23 @@ def test_frames_come_in_any_pieces() -> None:
 def test_a_second_host_is_told_who_is_busy(door: Door) -> None:
     with _control(door) as line:
         own = Endpoint(*line.getsockname())
+
+        def live() -> None:
+            with contextlib.suppress(OSError, DiscoError):
+                _answer(line)
+
+        threading.Thread(target=live, daemon=True).start()
         with pytest.raises(RefusedError, match=rf"busy with a job of {own} for \d+ s"):
             _control(door)
     _control(door).close()  # free again at once
+
+
+def test_a_host_that_went_silent_makes_room_for_another_one(door: Door) -> None:
+    with _control(door) as silent:
+        _control(door).close()
+        assert door.said("ends: nothing was heard of its host for")
+        while silent.recv(4096):  # to the end of the heartbeats
+            pass
 
 
 @pytest.mark.parametrize("purpose", [LINE, PEER])
@@ -457,8 +470,7 @@ def test_what_an_agent_may_say_to_its_host(data: bytes, words: str) -> None:
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(AgentFaultError, match=rf"node 3 \(disco://pi\) {words}") as caught:
             watch.answer(3, Need)
-        assert watch.faults() == {3: str(caught.value)}
-        assert json.dumps(watch.faults())
+        assert watch.faults() == {3: Fault(str(caught.value), silent=False)}
 
 
 def test_a_silent_agent_is_a_fault() -> None:

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the networks are PyTorch: pip insta
 from torch import nn  # noqa: E402
 
 from disco_planning.sources import known_models, load_network  # noqa: E402
+from disco_pruning import plan  # noqa: E402
 from disco_pruning.layer_table import layer_table  # noqa: E402
 from disco_pruning.models.zoo import ZOO, zoo_table  # noqa: E402
 from disco_targets.errors import DiscoError  # noqa: E402
@@ -54,6 +55,23 @@ def test_the_checked_in_table_is_that_of_the_definition(repository: Path, name: 
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     assert (script.FOLDER / f"{name}.csv").read_text() == script.zoo_csv(name), "run scripts/zoo_tables.py"
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet50", "deit_small", "ssd300_resnet50", "deeplabv3plus_resnet101", "esrgan_rrdb23"]
+)
+def test_the_plan_of_a_network_has_the_layers_of_its_table(name: str) -> None:
+    cut = plan(build(name), torch.empty(1, *ZOO[name].input_shape, device="meta"), 2)
+    table = load_network(f"zoo:{name}").layers
+    assert [(layer.name, layer.macs) for layer in cut.layers] == [(layer.name, layer.macs) for layer in table]
+    assert cut.local == ()
+    stems = {layer.name for layer in table if layer.src == 0}
+    assert {layer.name for layer in cut.layers if layer.in_owners is None} == stems
+    for layer, row in zip(cut.layers, table, strict=True):
+        owners = [layer.out_owners] if layer.in_owners is None else [layer.in_owners, layer.out_owners]
+        assert [len(channels) for channels in owners] == [row.in_ch, row.out_ch][-len(owners) :], layer.name
+        for channels in owners:
+            assert channels.count(0) == -(-len(channels) // 2), layer.name  # the remainder goes to node 0
 
 
 def test_zoo_and_tables_have_the_same_names() -> None:

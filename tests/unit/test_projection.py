@@ -46,11 +46,11 @@ def _program(node: int) -> NodeProgram:
     """conv a, which is sent; conv b of 3x3, which waits for it row by row; an op joined to b."""
     ops = (_op("a", "a"), _op("b", "b", (HaloWait(0, (2, 3, 4, 4)),)), _op("c", "c", joined=True))
     sends, receives = (NodeSend(0, "a", 1 - node, 40, 2),), (NodeReceive(0, 1 - node, 0),)
-    return NodeProgram(node, "t", ops, sends, receives, (), (), 0, 0)
+    return NodeProgram(node, "t", ops, sends, receives, (), (), 0, 0, 0)
 
 
 MANIFEST = Manifest(
-    schema=3,
+    schema=5,
     tool_version="0",
     bundle_id="ab" * 16,
     model=ModelInfo("net", "0", "0"),
@@ -119,19 +119,20 @@ def test_a_slow_answer_is_exposed(tmp_path: Path) -> None:
     assert projection.exposed_share == pytest.approx(1.6 / 2.4, abs=1e-4)
     assert [node.waiting_ms for node in projection.nodes] == pytest.approx([1.6, 1.6], abs=1e-5)
     path = [step.label for step in projection.critical_path]
-    assert path == ["credit", "acknowledgement", "exchange 0", "b + c"]  # acknowledgements go first
+    assert path == ["credit", "exchange 0", "b + c"]
 
 
 def test_bytes_on_the_line_are_those_of_the_protocol(tmp_path: Path) -> None:
     projection = _project(tmp_path, NODE + LINK + "latency_us = 1000\n").projection
-    # Leave to send (22 bytes), 40 bytes in a frame (26 beside them), an acknowledgement (14) of each of the other's.
-    assert [(link.frames, link.wire_bytes) for link in projection.links] == [(4, 22 + 66 + 2 * 14)] * 2
+    # Leave to send (19 bytes); 40 bytes in a frame (17 beside them), which acknowledges the other's leave; an
+    # acknowledgement (13) of the other's 40 bytes.
+    assert [(link.frames, link.wire_bytes) for link in projection.links] == [(3, 19 + 57 + 13)] * 2
 
 
 def test_protocol_work_is_time(tmp_path: Path) -> None:
     text = NODE.replace("look = 0", "look = 100").replace("link_byte = 0", "link_byte = 10")
     projection = _project(tmp_path, text + LINK).projection
-    cycles = 10 * 100 + 10 * (40 + 40) * (254 / 228)  # looks: 2 + 3, and with the joined op 2 + 3
+    cycles = 10 * 100 + 10 * (40 + 40) * (253 / 236)  # looks: 2 + 3, and with the joined op 2 + 3
     assert [node.protocol_ms for node in projection.nodes] == pytest.approx([cycles / 1e4] * 2)
 
 

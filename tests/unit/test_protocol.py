@@ -82,18 +82,18 @@ WELCOME_VALUES = (*WELCOME_NUMBERS, bytes(range(16)), b"board", b"core")
 WELCOME = Welcome(*WELCOME_VALUES[:-2], "qemu-mps2-an386", "cortex-m4")  # type: ignore[arg-type]
 
 MESSAGES: list[tuple[Any, str]] = [
-    (Hello(9), "0200 09 00"),
+    (Hello(9), "0300 09 00"),
     (Connect(1000), "e8030000"),
     (Run(3, 2000, 1), "03000000 d0070000 01000000"),
     (Done(3, 400, 1, 2**40), "03000000 90010000 0100000000000000 0000000000010000"),
     (ErrorReport(3, 7, 0xFFFF, 1, 12, 500), "0300 0700 ffff 01 00 0c000000 f4010000"),
-    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0200"),
-    (Credit(4, 5), "04000000 0500 0000"),
+    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0300"),
+    (Credit(4, 5), "04000000 0500"),
     (OpRecord(1, 2, 3, 4, 5, 6), "".join(f"{n:02x}" + "00" * 7 for n in range(1, 6)) + "06000000 00000000"),
     (RouteRecord(1, 2, 3, 4, 5), "01" + "00" * 7 + "02" + "00" * 7 + "03000000 04000000 05000000 00000000"),
     (InputPart(1, 2, b"\x7f"), "0100 0000 02000000 7f"),
     (OutputPart(1, 2, b""), "0100 0000 02000000"),
-    (Channels(4, 5, 6, b"\x80"), "04000000 0500 0000 06000000 80"),
+    (Channels(4, 5, 6, b"\x80"), "04 05 0600 80"),
 ]
 
 
@@ -123,7 +123,11 @@ def test_another_size_is_refused_by_name(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [InputPart, OutputPart, Channels, OpRecords, RouteRecords])
 def test_shorter_than_its_header_is_refused(kind: Any) -> None:
     with pytest.raises(MessageError, match="shorter than its header"):
-        kind.unpack(bytes(7))
+        kind.unpack(bytes(3))
+
+
+def test_channels_carry_the_lowest_bits() -> None:
+    assert Channels(0x104, 0x205, 0x30006, b"\x80").pack() == Channels(4, 5, 6, b"\x80").pack()
 
 
 def test_records_come_in_tables() -> None:

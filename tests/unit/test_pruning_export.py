@@ -100,3 +100,21 @@ def test_the_exported_network_can_go_on_training(exported):
     assert network_sparsity(cut) == pytest.approx(0.9, abs=0.01)
     prune(cut, 1.0)
     assert network_sparsity(cut) == 1.0
+
+
+def test_the_converter_finds_the_shares_in_the_file(tmp_path):
+    from disco_converter.node_shares import planned_shares
+
+    network = ResNet8()
+    for shares in (None, (0.7, 0.3)):
+        export_onnx(network, tmp_path / "shares.onnx", IMAGES, plan(network, IMAGES, 2, shares))
+        model = onnx.load(str(tmp_path / "shares.onnx"))
+        assert planned_shares(model, "shares.onnx", 2) == shares
+        assert planned_shares(model, "shares.onnx", 1) is None  # the whole model on one board, to compare with
+        with pytest.raises(DiscoError, match="pruned for 2 nodes, not 3.*--shares 1,1,1"):
+            planned_shares(model, "shares.onnx", 3)
+    model.metadata_props[0].value = "{}"
+    with pytest.raises(DiscoError, match="cannot be read"):
+        planned_shares(model, "shares.onnx", 2)
+    del model.metadata_props[:]
+    assert planned_shares(model, "shares.onnx", 3) is None

@@ -149,10 +149,12 @@ def test_rows_gather_while_a_frame_is_under_way() -> None:
 def test_leave_is_given_in_turn() -> None:
     graph = _one_way(3.0, protocol=WINDOW)
     opened = replace(graph, streams=(replace(graph.streams[0], opened_by=1),))
-    # Node 1 gives leave at 3 (32 bytes: 1/2 s), which is acknowledged (1/4 s) before the 64 bytes (1 s) follow.
+    # Node 1 gives leave at 3 (32 bytes: 1/2 s); the 64 bytes (1 s) acknowledge it.
     result = replay(opened)
-    assert result.latency_s == 5.75
-    assert [step.label for step in result.critical_path()] == ["own", "credit", "acknowledgement", "x", "use"]
+    assert result.latency_s == 5.5
+    assert [step.label for step in result.critical_path()] == ["own", "credit", "x", "use"]
+    labels = [(frame.label, frame.start_s) for frame in result.frames]
+    assert labels == [("credit", 3.0), ("x", 3.5), ("acknowledgement", 4.5)]
 
 
 def test_a_buffer_is_used_again_when_its_bytes_have_left() -> None:

@@ -90,12 +90,13 @@ def _program(node: int, channels: tuple[int, ...]) -> NodeProgram:
         outputs=(NodeOutput("c", channels),),
         stages=(),
         arena_bytes=100,
+        arena_bound_bytes=100,
         constant_bytes=10,
     )
 
 
 MANIFEST = Manifest(
-    schema=3,
+    schema=5,
     tool_version="0",
     bundle_id="ab" * 16,
     model=ModelInfo("net", "0", "0"),

@@ -14,7 +14,14 @@ from disco_targets import board as board_module
 from disco_targets.board import Board, known_boards, load_board
 from disco_targets.errors import DiscoError
 
-EMULATED = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
+EMULATED = (
+    "qemu-mps2-an385",
+    "qemu-mps2-an385-armv6m",
+    "qemu-mps2-an386",
+    "qemu-mps2-an500",
+    "qemu-mps2-an505",
+    "qemu-mps3-an547",
+)
 
 
 def test_the_boards_are_known() -> None:
@@ -35,6 +42,7 @@ def test_a_board_loads_and_is_frozen(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "core", "flash_mb", "clock_hz", "data"),
     [
+        ("qemu-mps2-an385", "cortex-m3", 4, 25_000_000, 0x20000000),
         ("qemu-mps2-an386", "cortex-m4", 4, 25_000_000, 0x20000000),
         ("qemu-mps2-an500", "cortex-m7", 4, 25_000_000, 0x20000000),
         ("qemu-mps2-an505", "cortex-m33", 4, 20_000_000, 0x38000000),
@@ -59,6 +67,18 @@ def test_emulated_boards(name: str, core: str, flash_mb: int, clock_hz: int, dat
     assert counter.unit_numerator * 64 * clock_hz == counter.unit_denominator * 1_000_000_000
 
 
+def test_code_for_the_m0plus_runs_on_the_board_of_the_m3() -> None:
+    board, host = load_board("qemu-mps2-an385-armv6m"), load_board("qemu-mps2-an385")
+    assert (board.core, board.instruction_set) == ("armv6-m", "armv6m")
+    assert "emulated Cortex-M3" in board.description
+    assert board.chip is not None
+    assert "-mcpu=cortex-m0plus" in board.chip.compiler_flags
+    assert board.emulator == host.emulator
+    assert host.chip is not None
+    for part in ("flash", "ram", "counter", "uarts"):
+        assert getattr(board.chip, part) == getattr(host.chip, part)
+
+
 def test_posix_has_no_limits() -> None:
     board = load_board("posix")
     assert (board.chip, board.emulator) == (None, None)
@@ -67,7 +87,10 @@ def test_posix_has_no_limits() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("qemu-mps2-an368", "did you mean qemu-mps2-an386"), ("zzz", "Known boards: linux, posix, qemu-mps2-an386")],
+    [
+        ("qemu-mps2-an368", "did you mean qemu-mps2-an386"),
+        ("zzz", "Known boards: linux, posix, qemu-mps2-an385, qemu-mps2-an385-armv6m, qemu-mps2-an386"),
+    ],
 )
 def test_an_unknown_board_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(DiscoError, match="unknown board") as caught:

@@ -7,8 +7,10 @@ constant arguments, so that the compiler specialises it for the layer:
                                 uint16_t row_begin, uint16_t row_end)
 
 `in` is an array of the op's inputs. The rows of an op are computed in order, beginning with row 0, in ranges that begin
-at multiples of `row_step`; only the input rows that those output rows need may be read. `scratch` is 16-byte aligned,
-belongs to the op from its first row to its last, and holds anything at row 0.
+at multiples of `row_step`; only the input rows that those output rows need may be read. Within a range too rows are
+computed in order, `rows_at_once`, and no input row above `first_unread` is read any more: the output may lie over input
+rows that have been read. ADD, MUL and RELU read a value before they write its result: the output may be an input.
+`scratch` is 16-byte aligned, belongs to the op from its first row to its last, and holds anything at row 0.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import KernelParams, View
+from disco_firmware.kernel_params import KernelParams, View, Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,23 @@ class Variant(ABC):
         """Output rows computed together."""
         return 1
 
+    def rows_at_once(self, layer: Layer) -> int:
+        """Output rows that are computed in any order within a range, which begins at a multiple of them."""
+        return self.row_step(layer)
+
+    def first_unread(self, layer: Layer, begin: int, end: int) -> int:  # noqa: ARG002
+        """The first input row that is read after the first value of output rows [begin, end), `rows_at_once` or the
+        last ones, has been written. Only of ops with a window; below 0 and beyond the input where padding is.
+        """
+        return first_row(layer.params.window, begin)  # type: ignore[union-attr]
+
+    def by_channels(self, layer: Layer) -> bool:  # noqa: ARG002
+        """Whether of `rows_at_once` rows some channels after others are computed, all that is read for them before
+        they are written, and nothing of them is read for others: so that output channels may lie over the same input
+        channels of rows that are not read any more.
+        """
+        return False
+
     @abstractmethod
     def instructions(self, layer: Layer) -> int:
         """Predicted count for the whole op."""
@@ -109,6 +128,11 @@ class Variant(ABC):
     @abstractmethod
     def code_bytes(self, layer: Layer) -> int:
         """Estimated size of the specialised code."""
+
+
+def first_row(window: Window, row: int) -> int:
+    """The first input row of the window of output row `row`; below 0 where padding is."""
+    return row * window.stride_h - window.pad_top
 
 
 def padded(values: npt.NDArray[Any], axis: int, multiple: int) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
 from disco_firmware.variants.conv2d_dsp_cost import estimate_code_bytes, predict_instructions
 from disco_firmware.variants.conv2d_dsp_plan import Plan, plan_layer
 from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
@@ -79,6 +79,13 @@ class Conv2DDsp(Variant):
     def row_step(self, layer: Layer) -> int:
         """Rows per turn."""
         return self._plan(layer).rows_together
+
+    def first_unread(self, layer: Layer, begin: int, end: int) -> int:  # noqa: ARG002
+        """A turn begins by reading all it needs; the ring keeps what the next one needs of that."""
+        window = _conv2d(layer).window
+        if self._plan(layer).patches:
+            return first_row(window, end)
+        return first_row(window, end - 1) + (window.kernel_h - 1) * window.dilation_h + 1
 
     def instructions(self, layer: Layer) -> int:
         """Within 3 % on the networks it was fitted to."""

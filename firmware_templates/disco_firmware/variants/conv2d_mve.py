@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row
 from disco_firmware.variants.mve import (
     LARGEST_OFFSET,
     VECTOR,
@@ -73,11 +73,18 @@ class Conv2DMve(Variant):
         column = _op(layer).window.kernel_h * layer.inputs[0].channels
         return max(columns * column, (layer.output.width - 1) * step * column + _vectors(_op(layer)) * VECTOR)
 
+    def rows_at_once(self, layer: Layer) -> int:
+        """All, where the rows of input and output are one."""
+        return layer.output.height if _is_dense(layer) else 1
+
+    def first_unread(self, layer: Layer, begin: int, end: int) -> int:
+        """The strip is filled before its row is written."""
+        return first_row(_op(layer).window, begin if _is_direct(layer) else end)
+
     def instructions(self, layer: Layer) -> int:
         """Dot products, requantisation and what surrounds a pair of pixels; then the strip."""
         op, out = _op(layer), layer.output
-        window = op.window
-        dense = _is_direct(layer) and (window.stride_h, window.stride_w) == (1, 1)
+        dense = _is_dense(layer)
         runs, length = (1, out.height * out.width) if dense else (out.height, out.width)
         groups = -(-out.channels // GROUP)
         requantise = op.requantise
@@ -105,6 +112,11 @@ def _op(layer: Layer) -> Conv2D:
 
 def _vectors(op: Conv2D) -> int:
     return int(-(-op.weights[0].size // VECTOR))
+
+
+def _is_dense(layer: Layer) -> bool:
+    window = _op(layer).window
+    return _is_direct(layer) and (window.stride_h, window.stride_w) == (1, 1)
 
 
 def _is_direct(layer: Layer) -> bool:

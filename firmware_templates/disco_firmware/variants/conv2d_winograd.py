@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D, Int32Array, View
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
 
 STORED = {
     4: np.array([[3, 0, 0], [4, 4, 4], [4, -4, 4], [1, 2, 4], [1, -2, 4], [0, 0, 3]], np.int64),
@@ -116,6 +116,11 @@ class _Winograd(Variant):
     def row_step(self, layer: Layer) -> int:
         """A tile's rows, or those of several where transforming the weights is shared by more tiles."""
         return self.tile * self.tiling(layer).rows
+
+    def first_unread(self, layer: Layer, begin: int, end: int) -> int:
+        """Where a group of tiles is as wide as the output, all of it is read before any of it is written."""
+        whole = self.tile * self.tiling(layer).columns >= layer.output.width
+        return first_row(_conv2d(layer).window, end if whole else begin)
 
     def tiling(self, layer: Layer) -> Tiling:
         """As many tiles as `element_bytes` hold: first a row's, then (weights not in flash) several rows of them."""

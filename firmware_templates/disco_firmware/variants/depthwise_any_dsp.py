@@ -67,6 +67,10 @@ class DepthwiseAnyDsp(Variant):
         fitting = [n for n in range(1, min(layer.output.height, 12) + 1) if _lines_bytes(layer, n) <= _SCRATCH_BYTES]
         return max(fitting, default=1)
 
+    def by_channels(self, layer: Layer) -> bool:
+        """Group after group, of which the last must not overlap the one before."""
+        return _params(layer).depth_multiplier == 1 and layer.output.channels % GROUP == 0
+
     def instructions(self, layer: Layer) -> int:
         """Two per pair of weights, once unrolled, and the loops."""
         params, output = _params(layer), layer.output

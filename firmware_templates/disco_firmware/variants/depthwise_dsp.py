@@ -70,9 +70,14 @@ class Depthwise3x3Dsp(Variant):
     def row_step(self, layer: Layer) -> int:
         """The block that costs least within _SCRATCH_BYTES."""
         height = layer.output.height
-        sizes = [1] if height == 1 else range(2, min(height + height % 2, 12) + 1, 2)
+        even = height + height % 2
+        sizes = [1] if height == 1 else [*range(2, min(even, 12) + 1, 2), even]
         fitting = [rows for rows in sizes if _planes_bytes(layer, rows) <= _SCRATCH_BYTES] or [sizes[0]]
         return min(fitting, key=lambda rows: _loops(layer, rows))
+
+    def by_channels(self, layer: Layer) -> bool:
+        """Group after group, of which the last must not overlap the one before."""
+        return layer.output.channels % GROUP == 0
 
     def instructions(self, layer: Layer) -> int:
         """Expansion, tiles, and what begins a channel, a row and a block."""

@@ -84,6 +84,10 @@ class DepthwiseMve(Variant):
         """Two, where the patch has room for two rows of windows, and four where two patches lie one below the other."""
         return _tile(layer).rows
 
+    def by_channels(self, layer: Layer) -> bool:
+        """Group after group."""
+        return _op(layer).depth_multiplier == 1
+
     def instructions(self, layer: Layer) -> int:
         """The strips, and their tiles of eight outputs."""
         op, out, tile = _op(layer), layer.output, _tile(layer)

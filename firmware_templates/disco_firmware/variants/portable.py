@@ -16,6 +16,9 @@ from disco_firmware.quantisation import ActivationRange, Requantisation
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference
 
 NAME = "portable"
+ARMV6M = 1.8
+"""Instructions of Armv6-M for each of Armv7-M: it has neither multiply-accumulate nor long products, and most of its
+instructions know eight registers only."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,21 @@ def window_of(params: k.KernelParams) -> k.Window | None:
     return params.window if isinstance(params, _WINDOWED) else None
 
 
-def instructions(layer: Layer) -> int:
-    """Predicted count on a Cortex-M4: per multiply-accumulate and per output, measured on whole networks."""
+def instructions(layer: Layer, instruction_set: str = "base") -> int:
+    """Predicted count: per multiply-accumulate and per output, measured on whole networks, on an emulated Cortex-M3.
+
+    Armv6-M takes ARMV6M times as many.
+    """
+    return round(_on_armv7m(layer) * (ARMV6M if instruction_set == "armv6m" else 1))
+
+
+def _on_armv7m(layer: Layer) -> float:
     params, output = layer.params, layer.output
     elements = output.height * output.width * output.channels
     if isinstance(params, (k.Conv2D, k.FullyConnected)):
-        return round(elements * (3.4 * float(params.weights[0].size) + 60))
+        return elements * (3 * float(params.weights[0].size) + 75)
     if isinstance(params, k.DepthwiseConv2D):
-        return round(elements * (14 * params.window.kernel_h * params.window.kernel_w + 60))
+        return elements * (5.5 * params.window.kernel_h * params.window.kernel_w + 65)
     if isinstance(params, (k.AveragePool2D, k.MaxPool2D)):
         return elements * (8 * params.window.kernel_h * params.window.kernel_w + 40)
     if isinstance(params, k.Mean):
@@ -77,7 +87,7 @@ def instructions(layer: Layer) -> int:
 
 
 _WINDOWED = (k.Conv2D, k.DepthwiseConv2D, k.AveragePool2D, k.MaxPool2D)
-_PER_ELEMENT: Mapping[type, int] = {k.Add: 90, k.Mul: 50, k.Relu: 40, k.Softmax: 400}
+_PER_ELEMENT: Mapping[type, int] = {k.Add: 70, k.Mul: 50, k.Relu: 40, k.Softmax: 400}
 
 
 def _requantise(values: Requantisation) -> tuple[tuple[ConstantArray, ...], dict[str, object]]:

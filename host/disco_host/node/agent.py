@@ -19,7 +19,7 @@ from disco_host.node.auth import HANDSHAKE_S, HandshakeError, prove_to_caller
 from disco_host.node.calls import Keys, RefusedError
 from disco_host.node.frames import FrameError, message_of, pack_message, read_one
 from disco_host.node.job import Job, Surroundings
-from disco_host.node.messages import CONTROL, LINE, PEER, PROBE, Purpose, Refusal, Welcome, kinds
+from disco_host.node.messages import BEAT_S, CONTROL, LINE, PEER, PROBE, Purpose, Refusal, Welcome, kinds
 from disco_host.node.tls import TlsFiles, calling_context, listening_context, secured_listener
 from disco_targets.errors import DiscoError, UsageError
 
@@ -27,6 +27,8 @@ MOST_STRANGERS = 32
 """Connections that have not proved the token yet; more are closed at once."""
 PATIENCE_S = 0.7
 """How long a new host waits for the end of a job whose host has just gone."""
+QUIET_S = 1.5
+"""A host that lives answers every heartbeat. One that did not for so long must make room for another one."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Agent:
         job = self._job
         if job is None or job.over or not hmac.compare_digest(job.number.encode(), purpose.job.encode()):
             raise RefusedError("the job of this connection does not exist here (any more)")
-        job.attach(purpose.purpose, purpose.node, line, _welcome())
+        job.lines.add(purpose.purpose, purpose.node, line, _welcome())
 
     def _run_job(self, line: socket.socket, name: str, number: str) -> None:
         job = self._admit(line, name, number)
@@ -161,13 +163,20 @@ class Agent:
 
     def _admit(self, line: socket.socket, name: str, number: str) -> Job:
         with self._free:
-            if not self._free.wait_for(lambda: self._job is None, PATIENCE_S):
-                job = self._job
-                assert job is not None
-                raise RefusedError(
-                    f"busy with a job of {job.owner} for {time.monotonic() - job.since:.0f} s: wait for its end, or "
-                    "end it there"
-                )
+            until = time.monotonic() + PATIENCE_S
+            while (job := self._job) is not None:
+                quiet = time.monotonic() - job.heard
+                if quiet >= QUIET_S and not job.over:  # its host may be gone without a word, and this one is here
+                    self._log(f"job of {job.owner} ends: nothing was heard of its host for {quiet:.1f} s")
+                    threading.Thread(target=job.end, daemon=True).start()
+                    until = time.monotonic() + QUIET_S
+                left = until - time.monotonic() if quiet < BEAT_S * 2 or job.over else QUIET_S - quiet
+                if left <= 0:
+                    raise RefusedError(
+                        f"busy with a job of {job.owner} for {time.monotonic() - job.since:.0f} s: wait for its end, "
+                        "or end it there"
+                    )
+                self._free.wait(left)
             self._job = Job(self._around, line, number, name)
             return self._job
 

@@ -140,12 +140,12 @@ def _receive(line: socket.socket, size: int, deadline: float) -> bytes:
     """Exactly so many bytes."""
     data = b""
     while len(data) < size:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("timed out")
-        line.settimeout(left)
-        more = line.recv(size - len(data))
+        line.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            more = line.recv(size - len(data))
+        except TimeoutError as error:
+            raise HandshakeError(f"it said nothing for {HANDSHAKE_S:g} s: does one side want TLS?") from error
         if not more:
-            raise HandshakeError("it closed the connection during the handshake: does it want TLS, or have too many?")
+            raise HandshakeError("it closed the connection during the handshake: does one side want TLS?")
         data += more
     return data

@@ -14,7 +14,8 @@ from disco_host.node.messages import Purpose, Refusal, Welcome, kinds
 from disco_host.node.tls import secured_caller
 from disco_targets.errors import DiscoError
 
-ANSWER_S = 3.0
+ANSWER_S = 6.0
+"""Longer than an agent waits for a host that went silent."""
 _ANSWERS = kinds(Welcome, Refusal)
 
 

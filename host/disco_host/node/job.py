@@ -20,13 +20,12 @@ from typing import Any
 from disco_host.node import probe
 from disco_host.node.address import parse_endpoint
 from disco_host.node.cache import Slice, check_request
-from disco_host.node.calls import Keys, RefusedError, call
+from disco_host.node.calls import Keys, call
 from disco_host.node.engines import Builder, Engine, native_engine, tflite_engine
 from disco_host.node.frames import BYTES_KIND, Frame, FrameError, message_of, pack_message, read_frames
 from disco_host.node.messages import (
     BEAT_S,
     HALTED,
-    LINE,
     NATIVE,
     PEER,
     PROBE,
@@ -44,14 +43,13 @@ from disco_host.node.messages import (
     kinds,
 )
 from disco_host.node.native_build import image_of, runtime_hash
+from disco_host.node.rendezvous import Rendezvous, hang_up
 from disco_targets.errors import DiscoError
 
-HOST_SILENCE_S = 3.0
+HOST_SILENCE_S = 10.0
 """The host says something at every heartbeat; without a word for so long it is gone."""
 MOST_WAITING = 8
 """Frames of the host that are kept until their turn comes."""
-PEERS_S = 5.0
-"""For all peers' connections."""
 _COMMANDS = kinds(Prepare, Start, Probe, Ping)
 
 
@@ -71,16 +69,15 @@ class Job:
         """`line`: the control connection; `number`: what host and peers call the job; `owner`: who asked for it."""
         self.number = number
         self.owner = owner
-        self.since = time.monotonic()
+        self.since = self.heard = time.monotonic()
         self._around = surroundings
         self._line = line
         self._sending = threading.Lock()
         self._inbox: deque[Any] = deque()
         self._changed = threading.Condition()
         self._ended = threading.Event()
-        self._host: socket.socket | None = None
-        self._peers: dict[int, socket.socket] = {}
-        self._probes: list[socket.socket] = []
+        self.lines = Rendezvous()
+        """Connections that hosts and peers have opened for this job come here."""
         self._slice: Slice | None = None
         self._prepared = False
         self._builder: Builder | None = None
@@ -119,36 +116,11 @@ class Job:
             self._ended.set()
             self._changed.notify_all()
             builder, engine = self._builder, self._engine
-            lines = [self._line, *self._peers.values(), *self._probes, *([self._host] if self._host else [])]
-        for line in lines:
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-            line.close()
+        hang_up(self._line)
+        self.lines.close()
         for process in (builder, engine):
             if process is not None:
                 process.stop()
-
-    def attach(self, purpose: str, node: int, line: socket.socket, welcome: bytes = b"") -> None:
-        """Takes a connection that a host or a peer has opened for this job; says `welcome` before it is used.
-
-        Raises:
-            RefusedError: There is one already, or the job has ended.
-        """
-        with self._changed:
-            taken = self._host is not None if purpose == LINE else node in self._peers
-            if self.over or (taken and purpose != PROBE):
-                raise RefusedError("the job has ended" if self.over else "there is such a connection already")
-            line.sendall(welcome)
-            if purpose == PROBE:
-                self._probes.append(line)
-            elif purpose == LINE:
-                self._host = line
-            else:
-                self._peers[node] = line
-            self._changed.notify_all()
-        if purpose == PROBE:
-            probe.answer(line)
-            self._probes.remove(line)
 
     # ---- the host's connection
 
@@ -157,6 +129,7 @@ class Job:
         try:
             self._line.settimeout(HOST_SILENCE_S)
             for frame in read_frames(self._line):
+                self.heard = time.monotonic()
                 if frame.kind == BYTES_KIND:
                     self._hand_over(frame)
                     continue
@@ -249,19 +222,19 @@ class Job:
         self._now("connects to its peers")
         for peer in request.dial:
             self._dial(slice_.request.node, peer)
-        host = self._await_lines(len(request.dial) + len(request.expect))
-        for line in (host, *self._peers.values()):
+        host, peers = self.lines.complete({*request.expect, *(peer.node for peer in request.dial)})
+        for line in (host, *peers.values()):
             line.settimeout(None)
         with self._changed:
             if self.over:
                 return
             asked, log = slice_.request, folder / "engine.log"
             if asked.engine == NATIVE:
-                self._engine = native_engine(slice_.folder, asked.node, log, host, self._peers)
+                self._engine = native_engine(slice_.folder, asked.node, log, host, peers)
             else:
-                self._engine = tflite_engine(slice_.folder, asked.node, asked.mode, log, host, self._peers)
+                self._engine = tflite_engine(slice_.folder, asked.node, asked.mode, log, host, peers)
             # The engine's copies are the only ones left: its end is seen on the lines, whatever becomes of us.
-            for line in (host, *self._peers.values()):
+            for line in (host, *peers.values()):
                 line.close()
         self._now("runs")
         self._send(Started())
@@ -271,17 +244,7 @@ class Job:
             line = call(parse_endpoint(peer.address), self._around.keys, PEER, self.number, node)
         except DiscoError as error:
             raise DiscoError(f"it cannot connect to node {peer.node}: {error}") from error
-        self.attach(PEER, peer.node, line)
-
-    def _await_lines(self, peers: int) -> socket.socket:
-        """The host's line, when it and so many peers are connected."""
-        with self._changed:
-            complete = self._changed.wait_for(
-                lambda: self.over or (self._host is not None and len(self._peers) == peers), PEERS_S
-            )
-            if self._host is None or not complete or self.over:
-                raise DiscoError(f"only {len(self._peers)} of its {peers} peers connected to it in {PEERS_S:g} s")
-            return self._host
+        self.lines.add(PEER, peer.node, line)
 
     def _probe(self, peer: Address) -> Any:
         self._now(f"probes the link to node {peer.node}")
@@ -298,7 +261,7 @@ class Job:
         self._doing = (doing, time.monotonic())
 
     def _beat(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, FrameError):
             while not self._ended.wait(BEAT_S):
                 engine = self._engine
                 ended = engine.epitaph() if engine is not None else None

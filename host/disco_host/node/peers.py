@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,6 @@ from disco_firmware.stream_link import FRAME_HEADER, STREAM_MAX_PAYLOAD
 from disco_host.node.state import Doing, NodeState
 from disco_targets.errors import DiscoError
 
-CHANNELS_HEADER = struct.Struct(FRAME_HEADER.format + protocol.Channels.layout.format.lstrip("<"))
-"""Of a frame of channels: that of the frame, then inference, exchange, offset."""
 FRAME_DATA_BYTES = STREAM_MAX_PAYLOAD - protocol.Channels.HEADER_BYTES
 FAREWELL_S = 0.3
 """How long after a peer the host may close its line without the peer being called lost."""
@@ -96,7 +93,7 @@ class PeerLine:
         ends = {frame.exchange: place + 1 for place, frame in enumerate(self._incoming)}
         self.goals = ends
         """By exchange, how many frames of a run must have come."""
-        self._header = bytearray(CHANNELS_HEADER.size)
+        self._header = bytearray(FRAME_HEADER.size + protocol.Channels.HEADER_BYTES)
         self._view = memoryview(self._header)
         self._next = 0
         self._got = 0  # bytes of frame _next, header included
@@ -196,9 +193,8 @@ class PeerLine:
 
     def _packed(self, frame: _Frame, source: int, destination: int) -> bytes:
         payload = protocol.Channels.HEADER_BYTES + len(frame.data)
-        return CHANNELS_HEADER.pack(
-            payload, Opcode.CHANNELS, source, destination, self._session, self._inference, frame.exchange, frame.offset
-        )
+        header = FRAME_HEADER.pack(payload, Opcode.CHANNELS, source, destination, self._session)
+        return header + protocol.Channels.header(self._inference, frame.exchange, frame.offset)
 
 
 class Mesh:

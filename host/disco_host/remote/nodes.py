@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from disco_firmware.bundle import Bundle
 
 _LINKS: dict[str, type[Link] | type[StreamLink]] = {NATIVE: Link, TFLITE: StreamLink}
-HINT = "look at what its disco-node printed (journalctl -u disco-node)"
+HINT = "look at what its disco-node printed (journalctl --user -u 'disco-node@*')"
 
 
 @dataclass(frozen=True)

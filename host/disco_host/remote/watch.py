@@ -12,15 +12,15 @@ import selectors
 import socket
 import threading
 import time
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from disco_host.node.frames import FrameError, FrameReader, message_of, pack_bytes, pack_message
 from disco_host.node.messages import HALTED, Beat, Need, Ping, Pong, Prepared, Probed, Refusal, Started, kinds
 from disco_host.remote.clocks import ClockSample, sample
 from disco_targets.errors import DiscoError
 
-SILENCE_S = 1.2
-"""Without a heartbeat for so long a node is taken for gone."""
+PATIENT_S = 6.0
+"""Without a heartbeat for so long a node is taken for gone, while machines are busy with building and starting."""
 CLOCK_ROUNDS = 20
 SEND_S = 3.0
 _READ_BYTES = 64 * 1024
@@ -34,6 +34,14 @@ class AgentFaultError(DiscoError):
     def __init__(self, node: int, message: str) -> None:
         super().__init__(message)
         self.node = node
+
+
+class Fault(NamedTuple):
+    """What happened to a node."""
+
+    what: str
+    silent: bool
+    """It was not heard of any more: the other nodes may know of it only when their own deadlines pass."""
 
 
 class _Agent:
@@ -51,7 +59,7 @@ class _Agent:
         self.pongs: queue.SimpleQueue[ClockSample | None] = queue.SimpleQueue()
         self.asked: dict[int, int] = {}
         """When each ping that is awaited was sent, in ns of our clock."""
-        self.fault: str | None = None
+        self.fault: Fault | None = None
 
     def send(self, data: bytes) -> None:
         with self.sending:
@@ -61,9 +69,9 @@ class _Agent:
 class Watch:
     """A context manager; agents are added one by one, from any thread."""
 
-    def __init__(self, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, silence_s: float = PATIENT_S) -> None:
         """Starts the thread."""
-        self._silence_s = silence_s
+        self.silence_s = silence_s
         self._agents: dict[int, _Agent] = {}
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
@@ -99,16 +107,15 @@ class Watch:
         """Readable as soon as there is a fault."""
         return self._alarm.fileno()
 
-    def faults(self) -> dict[int, str]:
+    def faults(self) -> dict[int, Fault]:
         """What happened to which node, so far."""
         with self._lock:
             return {node: agent.fault for node, agent in self._agents.items() if agent.fault is not None}
 
-    def beat(self, node: int) -> Beat | None:
-        """What the node last said that it does."""
+    def beats(self) -> dict[int, Beat]:
+        """What each node last said that it does."""
         with self._lock:
-            agent = self._agents.get(node)
-            return agent.beat if agent is not None else None
+            return {node: agent.beat for node, agent in self._agents.items() if agent.beat is not None}
 
     def add(self, node: int, name: str, line: socket.socket) -> None:
         """Watches a control connection from now on."""
@@ -117,6 +124,12 @@ class Watch:
         with self._lock:
             self._agents[node] = agent
             self._selector.register(line, selectors.EVENT_READ, agent)
+        with contextlib.suppress(OSError):
+            self._waker.send(b"x")
+
+    def expect_beats(self, silence_s: float) -> None:
+        """From now on another silence is a fault."""
+        self.silence_s = silence_s
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
@@ -155,7 +168,7 @@ class Watch:
         self._ping(agent)
         got = agent.pongs.get()
         if got is None:
-            raise AgentFaultError(agent.node, agent.fault or "interrupted")
+            raise AgentFaultError(agent.node, agent.fault.what if agent.fault else "interrupted")
         return got
 
     def _ping(self, agent: _Agent) -> None:
@@ -170,7 +183,7 @@ class Watch:
             agent.send(data)
         except OSError as error:
             self._fail(agent, f"is gone: {error.strerror or error}")
-            raise AgentFaultError(agent.node, agent.fault or "") from error
+            raise AgentFaultError(agent.node, agent.fault.what if agent.fault else "interrupted") from error
 
     # ---- the thread
 
@@ -189,16 +202,17 @@ class Watch:
 
     def _patience(self) -> float | None:
         heard = [agent.heard for agent in self._watched()]
-        return max(0.0, min(heard) + self._silence_s - time.monotonic()) if heard else None
+        return max(0.0, min(heard) + self.silence_s - time.monotonic()) if heard else None
 
     def _judge(self) -> None:
         """After everything that had come was heard: who is silent?"""
         now = time.monotonic()
         for agent in self._watched():
-            if now - agent.heard >= self._silence_s:
+            if now - agent.heard >= self.silence_s:
                 self._fail(
                     agent,
                     f"was not heard of for {now - agent.heard:.1f} s: it hangs, or the network to it is cut",
+                    silent=True,
                 )
 
     def _hear(self, agent: _Agent) -> None:
@@ -242,14 +256,14 @@ class Watch:
             finally:
                 agent.sending.release()
 
-    def _fail(self, agent: _Agent, what: str) -> None:
+    def _fail(self, agent: _Agent, what: str, *, silent: bool = False) -> None:
         with self._lock:
             if agent.fault is not None:
                 return
-            agent.fault = f"node {agent.node} ({agent.name}) {what}"
+            agent.fault = Fault(f"node {agent.node} ({agent.name}) {what}", silent)
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(agent.line)
-        self._answer(agent, AgentFaultError(agent.node, agent.fault))
+        self._answer(agent, AgentFaultError(agent.node, agent.fault.what))
         with contextlib.suppress(OSError):
             self._alarmer.send(b"x")
 

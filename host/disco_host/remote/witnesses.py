@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
     from disco_firmware.manifest import Manifest
     from disco_host.node_end import NodeEnd
-    from disco_host.remote.watch import Watch
+    from disco_host.remote.watch import Fault, Watch
 
-WITNESS_S = 0.5
-"""So long others are heard after a failure, if none says before which exchange waited."""
+WITNESS_S = 0.3
+"""So long others are heard after a failure; less when one has said which exchange waited."""
+LATE_S = 0.4
+"""What comes to that after a silence, beside a quarter of it: others notice it when their own waits end."""
 AGENT_S = 0.1
 """So long after the end of a node's line its agent's end may be seen."""
 LOOK_S = 0.02
@@ -27,8 +29,8 @@ LOOK_S = 0.02
 
 def check_faults(watch: Watch, ends: Sequence[NodeEnd]) -> None:
     """Raises NodeError for the first agent that failed."""
-    for node, what in watch.faults().items():
-        raise NodeError(node, f"{what}{_awaited(ends, node)}")
+    for node, fault in watch.faults().items():
+        raise NodeError(node, f"{fault.what}{_awaited(ends, node)}")
 
 
 def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Sequence[NodeEnd]) -> NodeError:
@@ -39,7 +41,7 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
     with selectors.DefaultSelector() as selector:
         for end in ends:
             selector.register(end.line.transport, selectors.EVENT_READ, end)
-        while not _complete(faults, waited, time.monotonic() - start):
+        while not _complete(watch, faults, waited, time.monotonic() - start):
             for key, _ in selector.select(LOOK_S):
                 report = _report(manifest, key.data)
                 if isinstance(report, NodeError) and report.waited is not None:
@@ -47,20 +49,32 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
                 if report is not None:
                     selector.unregister(key.fileobj)
             faults = watch.faults()
-    return _combined(error, faults, waited, ends)
+    return _combined(error, faults, waited or _waiting(manifest, watch, faults), ends)
 
 
-def _complete(faults: dict[int, str], waited: list[str], heard_s: float) -> bool:
+def _complete(watch: Watch, faults: dict[int, Fault], waited: list[str], heard_s: float) -> bool:
     """Whether nothing more is to be expected. Where no agent fails, there is nothing behind what a node reported."""
-    limit = WITNESS_S if faults or not waited else AGENT_S
+    if any(fault.silent for fault in faults.values()):
+        limit = watch.silence_s / 4 + LATE_S
+    else:
+        limit = WITNESS_S if faults or not waited else AGENT_S
     return heard_s >= limit or bool(faults and waited)
 
 
-def _combined(error: NodeError, faults: dict[int, str], waited: list[str], ends: Sequence[NodeEnd]) -> NodeError:
+def _waiting(manifest: Manifest, watch: Watch, faults: dict[int, Fault]) -> list[str]:
+    """What the heartbeats of the others say."""
+    return [
+        f"node {node} has waited for it in exchange {beat.exchange} of {manifest.exchanges[beat.exchange].tensor}"
+        for node, beat in sorted(watch.beats().items())
+        if beat.peer in faults and beat.exchange is not None and 0 <= beat.exchange < len(manifest.exchanges)
+    ]
+
+
+def _combined(error: NodeError, faults: dict[int, Fault], waited: list[str], ends: Sequence[NodeEnd]) -> NodeError:
     node = error.node if error.node in faults or not faults else min(faults)
     parts = []
     if node in faults:
-        parts.append(f"{faults[node]}{_awaited(ends, node)}")
+        parts.append(f"{faults[node].what}{_awaited(ends, node)}")
     if node not in faults or error.reported:
         parts.append(str(error))
     parts += [text for text in waited if text != error.waited]

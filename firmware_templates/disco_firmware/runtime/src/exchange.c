@@ -48,45 +48,39 @@ void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t 
 
 /* ---- polling --------------------------------------------------------------------------------------------------------------- */
 
-static disco_status_t poll_peer(disco_executor_t *executor, uint8_t node, uint32_t now_ms) {
-    const disco_status_t status = disco_link_poll(executor->links[node], now_ms);
+static disco_status_t poll_host(disco_executor_t *executor, uint32_t now_ms) {
+    const disco_status_t status = executor->host != NULL ? disco_link_poll(executor->host, now_ms) : DISCO_OK;
+    return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, DISCO_NO_NODE);
+}
+
+/* What is offered between receiving and transmitting acknowledges what was received. */
+static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, bool offer, uint32_t now_ms) {
+    disco_link_t *link = executor->links[node];
+    const disco_status_t status = disco_link_receive(link, now_ms);
+    if (status == DISCO_OK && offer) {
+        disco_exchange_offer(executor, node, link);
+    }
+    disco_link_transmit(link, now_ms);
     return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, node);
 }
 
 /* The time is read once for all links: it takes a port longer than a look at a line on which nothing came. */
-static disco_status_t poll_all(disco_executor_t *executor, uint32_t now_ms) {
-    if (executor->host != NULL) {
-        const disco_status_t status = disco_link_poll(executor->host, now_ms);
-        if (status != DISCO_OK) {
-            return disco_executor_fail(executor, status, DISCO_NONE, DISCO_NO_NODE);
-        }
-    }
-    for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
-        const disco_status_t status = executor->links[node] != NULL ? poll_peer(executor, node, now_ms) : DISCO_OK;
-        if (status != DISCO_OK) {
-            return status;
-        }
-    }
-    return DISCO_OK;
-}
-
-disco_status_t disco_exchange_poll(disco_executor_t *executor) {
-    return poll_all(executor, disco_port_milliseconds());
-}
-
-static disco_status_t pump(disco_executor_t *executor, uint32_t now_ms) {
-    disco_status_t status = poll_all(executor, now_ms);
+static disco_status_t serve_all(disco_executor_t *executor, bool offer, uint32_t now_ms) {
+    disco_status_t status = poll_host(executor, now_ms);
     for (uint8_t node = 0; node <= DISCO_MAX_PEERS && status == DISCO_OK; ++node) {
-        disco_link_t *link = executor->links[node];
-        if (link != NULL && disco_exchange_offer(executor, node, link)) {
-            status = poll_peer(executor, node, now_ms); /* puts it on the wire */
+        if (executor->links[node] != NULL) {
+            status = serve_peer(executor, node, offer, now_ms);
         }
     }
     return status;
 }
 
+disco_status_t disco_exchange_poll(disco_executor_t *executor) {
+    return serve_all(executor, false, disco_port_milliseconds());
+}
+
 disco_status_t disco_exchange_pump(disco_executor_t *executor) {
-    return pump(executor, disco_port_milliseconds());
+    return serve_all(executor, true, disco_port_milliseconds());
 }
 
 static void resume(disco_executor_t *executor, uint32_t now_ms) {
@@ -107,7 +101,7 @@ void disco_exchange_resume(disco_executor_t *executor) {
 disco_status_t disco_exchange_serve(disco_executor_t *executor) {
     const uint32_t now_ms = disco_port_milliseconds();
     resume(executor, now_ms);
-    return pump(executor, now_ms);
+    return serve_all(executor, true, now_ms);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 
 #include "disco/executor.h"
 
-#define DISCO_CREDIT_BYTES          8u
-#define DISCO_CHANNELS_HEADER_BYTES 12u
+#define DISCO_CREDIT_BYTES          6u
+#define DISCO_CHANNELS_HEADER_BYTES 4u
 
 /* Clears the state of sends and receives for a new run. */
 void disco_exchange_begin(disco_executor_t *executor);
@@ -22,13 +22,13 @@ void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t 
 /* Index of the first send to `node` at or after `from`; send_count when there is none. */
 uint16_t disco_exchange_next_send(const disco_model_t *model, uint8_t node, uint16_t from);
 
-/* Fills the window of the peer's link; true when anything was added. */
-bool disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link);
+/* Fills the window of the peer's link. */
+void disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link);
 
 /* Polls the host and all peers once. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_poll(disco_executor_t *executor);
 
-/* Polls, then gives the links whatever they have room for: credits first, then channels. Never waits. */
+/* Reads, gives the links what they have room for (credits first, then channels), and writes. Never waits. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_pump(disco_executor_t *executor);
 
 /* Restarts the retransmission timers after a computation. */

@@ -22,7 +22,6 @@ static bool send_credit(disco_executor_t *executor, uint8_t node, disco_link_t *
     uint8_t *payload = disco_link_reserve(link);
     disco_put_u32(payload, executor->inference);
     disco_put_u16(payload + 4, executor->opened);
-    disco_put_u16(payload + 6, 0);
     if (disco_link_commit(link, DISCO_MSG_CREDIT, DISCO_CREDIT_BYTES) != DISCO_OK) {
         return false;
     }
@@ -47,10 +46,9 @@ static uint32_t frame_bytes(const disco_send_state_t *state, uint32_t total, con
 static void fill_frame(const disco_executor_t *executor, const disco_send_t *send, uint32_t offset, uint32_t length,
                        uint8_t *payload) {
     const disco_model_t *model = executor->model;
-    disco_put_u32(payload, executor->inference);
-    disco_put_u16(payload + 4, send->exchange);
-    disco_put_u16(payload + 6, 0);
-    disco_put_u32(payload + 8, offset);
+    payload[0] = (uint8_t)executor->inference;
+    payload[1] = (uint8_t)send->exchange;
+    disco_put_u16(payload + 2, (uint16_t)offset);
     disco_stream_gather(model, &model->tensors[send->tensor], send->channels, send->channel_count, offset, length,
                         payload + DISCO_CHANNELS_HEADER_BYTES);
 }
@@ -82,13 +80,10 @@ static bool send_channels(disco_executor_t *executor, uint8_t node, disco_link_t
     return true;
 }
 
-bool disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link) {
-    bool added = false;
+void disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link) {
     bool more = true;
     while (more && disco_link_ready(link)) {
         more = executor->peers[node].credit_pending ? send_credit(executor, node, link)
                                                     : send_channels(executor, node, link);
-        added = added || more;
     }
-    return added;
 }

@@ -20,23 +20,41 @@ static inline int32_t disco_wrap_shift_left(int32_t x, int32_t exponent) {
 }
 
 /* round(a * b / 2^31), halves up; not for a = b = INT32_MIN. gemmlowp: SaturatingRoundingDoublingHighMul. */
-static inline int32_t disco_multiply_high(int32_t a, int32_t b) {
+static inline int32_t disco_multiply_high_wide(int32_t a, int32_t b) {
     return (int32_t)(((int64_t)a * b + (INT64_C(1) << 30)) >> 31);
 }
 
-/* round(x / 2^exponent), halves away from zero; exponent 0..31. gemmlowp: RoundingDivideByPOT. */
+/* The same of 16-bit halves, for cores whose products have no upper word: a call of the compiler's 64-bit multiplication takes three times as long. */
+static inline int32_t disco_multiply_high_halves(int32_t a, int32_t b) {
+    const int32_t a_low = a & 0xFFFF, a_high = a >> 16, b_low = b & 0xFFFF, b_high = b >> 16;
+    const int32_t middle = a_high * b_low + (int32_t)(((uint32_t)a_low * (uint32_t)b_low) >> 16);
+    const int32_t rest = a_low * b_high + (middle & 0xFFFF); /* of 2^16; what lies below is less than half of 2^31 */
+    const int32_t high = a_high * b_high + (middle >> 16) + (rest >> 16);
+    const int32_t quarters = (rest >> 14) & 3; /* of 2^32 */
+    return (int32_t)((uint32_t)high << 1) + ((quarters + 1) >> 1);
+}
+
+static inline int32_t disco_multiply_high(int32_t a, int32_t b) {
+#ifdef __ARM_ARCH_6M__
+    return disco_multiply_high_halves(a, b);
+#else
+    return disco_multiply_high_wide(a, b);
+#endif
+}
+
+/* round(x / 2^exponent), halves away from zero; exponent 0..31, not for x = INT32_MIN. gemmlowp: RoundingDivideByPOT. */
 static inline int32_t disco_rounding_shift_right(int32_t x, int32_t exponent) {
-    const uint32_t mask = (UINT32_C(1) << exponent) - 1u;
-    const uint32_t remainder = (uint32_t)x & mask;
-    const uint32_t threshold = (mask >> 1) + (x < 0 ? 1u : 0u);
-    return (x >> exponent) + (remainder > threshold ? 1 : 0);
+    if (exponent == 0) {
+        return x;
+    }
+    const int32_t halves = (x + (x >> 31)) >> (exponent - 1); /* of a negative number's tie the one below */
+    return (halves >> 1) + (halves & 1);
 }
 
 /* x times the real number multiplier * 2^(shift - 31); shift -31..31. TFLite: MultiplyByQuantizedMultiplier. */
 static inline int32_t disco_multiply_by_quantised(int32_t x, int32_t multiplier, int32_t shift) {
-    const int32_t left = shift > 0 ? shift : 0;
-    const int32_t right = shift > 0 ? 0 : -shift;
-    return disco_rounding_shift_right(disco_multiply_high(disco_wrap_shift_left(x, left), multiplier), right);
+    return shift > 0 ? disco_multiply_high(disco_wrap_shift_left(x, shift), multiplier)
+                     : disco_rounding_shift_right(disco_multiply_high(x, multiplier), -shift);
 }
 
 static inline int32_t disco_clamp(int32_t x, int32_t low, int32_t high) {

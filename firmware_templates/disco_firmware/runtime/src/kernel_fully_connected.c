@@ -7,13 +7,12 @@
 
 static void connect_pixel(const disco_fully_connected_t *op, const int8_t *values, size_t depth, int8_t *out,
                           size_t channels) {
+    const disco_runs_t runs = {values, 1, 1, depth, 0, 0, 0, 0};
     for (size_t first = 0; first < channels; first += DISCO_DOT_CHANNELS) {
-        const disco_filters_t filters = disco_select_filters(op->weights, depth, first, channels);
-        uint32_t sums[DISCO_DOT_CHANNELS] = {0};
-        disco_add_dot_products(values, op->input_zero_point, &filters, 0, depth, sums);
-        for (size_t k = 0; k < DISCO_DOT_CHANNELS && first + k < channels; k++) {
-            out[first + k] = disco_requantise_channel(&op->requantise, op->bias, first + k, sums[k]);
-        }
+        uint32_t sums[DISCO_DOT_CHANNELS];
+        disco_dot_products(&runs, op->input_zero_point, op->weights, depth, first, channels, sums);
+        const size_t count = channels - first < DISCO_DOT_CHANNELS ? channels - first : DISCO_DOT_CHANNELS;
+        disco_requantise_channels(&op->requantise, op->bias, first, count, sums, out + first);
     }
 }
 

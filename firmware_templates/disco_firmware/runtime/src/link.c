@@ -17,7 +17,7 @@ enum {
     AT_DESTINATION,
     AT_SESSION,
     AT_SEQUENCE,
-    AT_RESERVED,
+    AT_EXPECTED,
     AT_LENGTH,
     AT_PAYLOAD = DISCO_FRAME_HEADER_BYTES
 };
@@ -39,19 +39,22 @@ static disco_link_slot_t *slot_of(disco_link_t *link, uint8_t sequence) {
 
 /* ---- frames ---------------------------------------------------------------------------------------------------------------- */
 
-/* Completes the frame whose payload stands at wire + 1 + header, encodes it in place and ends it. Returns the bytes on the wire. */
-static uint16_t finish_frame(const disco_link_t *link, uint8_t *wire, uint8_t opcode, uint8_t sequence,
-                             uint16_t length) {
+/* The header of the frame whose payload stands at wire + 1 + header. */
+static void put_header(const disco_link_t *link, uint8_t *wire, uint8_t opcode, uint8_t sequence, uint16_t length) {
     uint8_t *frame = wire + 1;
     frame[AT_OPCODE] = opcode;
     frame[AT_SOURCE] = link->self;
     frame[AT_DESTINATION] = opcode == DISCO_MSG_HELLO ? (uint8_t)DISCO_ADDRESS_ANY : link->peer;
     frame[AT_SESSION] = link->session;
     frame[AT_SEQUENCE] = sequence;
-    frame[AT_RESERVED] = 0;
-    frame[AT_LENGTH] = (uint8_t)(length & 0xFFu);
-    frame[AT_LENGTH + 1] = (uint8_t)(length >> 8);
-    const size_t covered = (size_t)AT_PAYLOAD + length;
+    frame[AT_LENGTH] = (uint8_t)length;
+}
+
+/* Completes the frame by what is known when it leaves, encodes it in place and ends it. Returns the bytes on the wire. */
+static uint16_t seal(const disco_link_t *link, uint8_t *wire) {
+    uint8_t *frame = wire + 1;
+    frame[AT_EXPECTED] = link->receive_next;
+    const size_t covered = (size_t)AT_PAYLOAD + frame[AT_LENGTH];
     const uint32_t crc = disco_crc32(0, frame, covered);
     for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
         frame[covered + i] = (uint8_t)(crc >> (8 * i));
@@ -59,6 +62,15 @@ static uint16_t finish_frame(const disco_link_t *link, uint8_t *wire, uint8_t op
     const size_t encoded = disco_cobs_encode(frame, covered + DISCO_FRAME_CRC_BYTES, wire);
     wire[encoded] = DELIMITER;
     return (uint16_t)(encoded + 1);
+}
+
+/* Takes the encoding back: a COBS code stands where the byte before each part of the frame was a zero. */
+static void unseal(uint8_t *wire, uint16_t wire_length) {
+    for (uint16_t at = 0; at + 1 < wire_length;) {
+        const uint16_t next = (uint16_t)(at + wire[at]);
+        wire[at] = 0;
+        at = next;
+    }
 }
 
 /* Decodes the received frame in place; false when it is damaged. */
@@ -74,9 +86,8 @@ static bool decode_frame(disco_link_t *link, uint16_t encoded_length) {
     for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
         crc |= (uint32_t)frame[covered + i] << (8 * i);
     }
-    const size_t payload = frame[AT_LENGTH] | (size_t)frame[AT_LENGTH + 1] << 8;
-    return crc == disco_crc32(0, frame, covered) && payload == length - DISCO_FRAME_OVERHEAD_BYTES &&
-           payload <= DISCO_MAX_PAYLOAD && frame[AT_RESERVED] == 0;
+    return crc == disco_crc32(0, frame, covered) && frame[AT_LENGTH] == length - DISCO_FRAME_OVERHEAD_BYTES &&
+           frame[AT_LENGTH] <= DISCO_MAX_PAYLOAD;
 }
 
 /* A greeting is taken from whoever sits on the line, so that a wrong cable is reported by the name of the node found there. */
@@ -139,17 +150,20 @@ static void take_acknowledgement(disco_link_t *link, uint8_t expected, bool agai
     }
 }
 
+static disco_status_t deliver(disco_link_t *link, const uint8_t *frame) {
+    return link->handler(link->context, link, frame[AT_OPCODE], frame + AT_PAYLOAD, frame[AT_LENGTH]);
+}
+
 static disco_status_t take_sequenced(disco_link_t *link, const uint8_t *frame) {
     const uint8_t sequence = frame[AT_SEQUENCE];
     const uint8_t ahead = distance(link->receive_next, sequence);
     if (ahead == 0) {
-        const uint16_t length = (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8);
         ++link->receive_next; /* before the handler, which may reset the link */
         ++link->stats.frames_received;
         link->ack_due = true;
         link->gap_open = false;
         link->refused = false;
-        const disco_status_t status = link->handler(link->context, link, frame[AT_OPCODE], frame + AT_PAYLOAD, length);
+        const disco_status_t status = deliver(link, frame);
         if (status == DISCO_BUSY) {
             --link->receive_next;
             --link->stats.frames_received;
@@ -178,8 +192,7 @@ static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
         return DISCO_OK;
     }
     if (is_hello(link, frame)) {
-        const uint16_t length = (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8);
-        return link->handler(link->context, link, DISCO_MSG_HELLO, frame + AT_PAYLOAD, length);
+        return deliver(link, frame);
     }
     if (link->session == 0 || frame[AT_SESSION] != link->session) {
         return DISCO_OK; /* left over from another session */
@@ -190,16 +203,16 @@ static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
     }
     link->damage_reported = false;
     switch (frame[AT_OPCODE]) {
-    case DISCO_MSG_ACK:
-    case DISCO_MSG_NAK:
-        take_acknowledgement(link, frame[AT_SEQUENCE], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
-        return DISCO_OK;
     case DISCO_MSG_HELLO:
         return DISCO_OK; /* not from a host */
     case DISCO_MSG_WELCOME:
-        return link->handler(link->context, link, DISCO_MSG_WELCOME, frame + AT_PAYLOAD,
-                             (uint16_t)(frame[AT_LENGTH] | frame[AT_LENGTH + 1] << 8));
+        return deliver(link, frame);
+    case DISCO_MSG_ACK:
+    case DISCO_MSG_NAK:
+        take_acknowledgement(link, frame[AT_EXPECTED], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
+        return DISCO_OK;
     default:
+        take_acknowledgement(link, frame[AT_EXPECTED], false, now_ms);
         return take_sequenced(link, frame);
     }
 }
@@ -221,7 +234,7 @@ static bool read_chunk(disco_link_t *link) {
     return link->chunk_length > 0;
 }
 
-static disco_status_t receive(disco_link_t *link, uint32_t now_ms) {
+disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms) {
     uint32_t chunks = 0;
     for (;;) {
         if (link->chunk_offset == link->chunk_length && (chunks++ == POLL_CHUNKS || !read_chunk(link))) {
@@ -250,14 +263,15 @@ static void run_timer(disco_link_t *link, uint32_t now_ms) {
 }
 
 /* Puts a control frame into its slot, behind a delimiter that ends whatever was cut off before it. */
-static void put_control(disco_link_t *link, uint8_t opcode, uint8_t sequence, uint16_t length) {
+static void put_control(disco_link_t *link, uint8_t opcode, uint16_t length) {
     link->control[0] = DELIMITER;
-    link->control_length = (uint16_t)(1 + finish_frame(link, link->control + 1, opcode, sequence, length));
+    put_header(link, link->control + 1, opcode, 0, length);
+    link->control_length = (uint16_t)(1 + seal(link, link->control + 1));
     link->control_offset = 0;
 }
 
 static void put_acknowledgement(disco_link_t *link) {
-    put_control(link, link->nak_due ? DISCO_MSG_NAK : DISCO_MSG_ACK, link->receive_next, 0);
+    put_control(link, link->nak_due ? DISCO_MSG_NAK : DISCO_MSG_ACK, 0);
     link->control_offset = 1; /* it stands between whole frames and needs no delimiter before it */
     link->ack_due = false;
     link->nak_due = false;
@@ -293,13 +307,25 @@ static void count_written(disco_link_t *link, const disco_link_slot_t *slot) {
     }
 }
 
+/* The frame at the cursor, none of which is written yet, gets its acknowledgement. One that is sent again gets a new one: an old
+ * number would mean something else once numbers have gone round. */
+static void seal_at_cursor(disco_link_t *link) {
+    disco_link_slot_t *slot = slot_of(link, link->send_cursor);
+    if (slot->wire_length == 0 || slot->expected != link->receive_next) {
+        unseal(slot->wire, slot->wire_length);
+        slot->wire_length = seal(link, slot->wire);
+        slot->expected = link->receive_next;
+    }
+    link->ack_due = false;
+}
+
 /* Writes the rest of the frame at the cursor, or the next one; false when the line is full or there is nothing to write. */
 static bool write_frame(disco_link_t *link) {
+    if (link->send_cursor == link->send_next) {
+        return false;
+    }
     if (link->cursor_offset == 0) {
-        settle_cursor(link);
-        if (link->send_cursor == link->send_next) {
-            return false;
-        }
+        seal_at_cursor(link);
     }
     const disco_link_slot_t *slot = slot_of(link, link->send_cursor);
     if (!write_bytes(link, slot->wire, slot->wire_length, &link->cursor_offset)) {
@@ -311,11 +337,18 @@ static bool write_frame(disco_link_t *link) {
     return true;
 }
 
-static void transmit(disco_link_t *link) {
+/* A frame that is about to leave acknowledges too. */
+static bool needs_acknowledgement(const disco_link_t *link) {
+    return link->nak_due || (link->ack_due && link->send_cursor == link->send_next);
+}
+
+void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
+    run_timer(link, now_ms);
     bool more = true;
     while (more) {
         if (link->cursor_offset == 0) {
-            if (link->control_length == 0 && (link->ack_due || link->nak_due)) {
+            settle_cursor(link);
+            if (link->control_length == 0 && needs_acknowledgement(link)) {
                 put_acknowledgement(link);
             }
             if (!write_bytes(link, link->control, link->control_length, &link->control_offset)) {
@@ -376,7 +409,8 @@ disco_status_t disco_link_commit(disco_link_t *link, uint8_t opcode, uint16_t le
         return DISCO_BUSY;
     }
     disco_link_slot_t *slot = slot_of(link, link->send_next);
-    slot->wire_length = finish_frame(link, slot->wire, opcode, link->send_next, length);
+    put_header(link, slot->wire, opcode, link->send_next, length);
+    slot->wire_length = 0;
     ++link->send_next;
     return DISCO_OK;
 }
@@ -401,14 +435,13 @@ disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const
     if (length > 0) {
         memcpy(link->control + 2 + AT_PAYLOAD, payload, length);
     }
-    put_control(link, opcode, 0, length);
+    put_control(link, opcode, length);
     return DISCO_OK;
 }
 
 disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms) {
-    const disco_status_t status = receive(link, now_ms);
-    run_timer(link, now_ms);
-    transmit(link);
+    const disco_status_t status = disco_link_receive(link, now_ms);
+    disco_link_transmit(link, now_ms);
     return status;
 }
 

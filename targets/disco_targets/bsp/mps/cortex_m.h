@@ -1,4 +1,4 @@
-/* The few registers and instructions of the Cortex-M cores that the port needs (Armv7-M and Armv8-M architecture reference manuals). */
+/* The few registers and instructions of the Cortex-M cores that the port needs (Armv6-M, v7-M and v8-M architecture reference manuals). */
 #ifndef DISCO_CORTEX_M_H
 #define DISCO_CORTEX_M_H
 
@@ -16,6 +16,8 @@ static inline volatile uint32_t *cortex_m_register(uint32_t address) {
 #define SYSTICK_RELOAD             (*cortex_m_register(0xE000E014u))
 #define SYSTICK_VALUE              (*cortex_m_register(0xE000E018u))
 #define SCB_VECTOR_TABLE           (*cortex_m_register(0xE000ED08u))
+#define SCB_CONFIGURATION          (*cortex_m_register(0xE000ED14u))
+#define CORTEX_M_TRAP_UNALIGNED    (1u << 3)
 #define SCB_COPROCESSOR_ACCESS     (*cortex_m_register(0xE000ED88u))
 #define CORTEX_M_FLOAT_AND_VECTORS (0xFu << 20) /* full access to coprocessors 10 and 11 */
 #define NVIC_ENABLE(irq)           (*cortex_m_register(0xE000E100u + 4u * ((irq) / 32u)))
@@ -57,7 +59,7 @@ static inline void cortex_m_pause(uint32_t rounds) {
 /* `rounds` (at least 1) rounds of exactly CORTEX_M_SPIN_INSTRUCTIONS. */
 #define CORTEX_M_SPIN_INSTRUCTIONS 2u
 static inline void cortex_m_spin(uint32_t rounds) {
-    __asm__ volatile("1: subs %0, %0, #1\n\tbne 1b" : "+r"(rounds) : : "cc");
+    __asm__ volatile("1: subs %0, %0, #1\n\tbne 1b" : "+l"(rounds) : : "cc");
 }
 
 static inline void cortex_m_barrier(void) {

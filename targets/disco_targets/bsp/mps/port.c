@@ -9,7 +9,7 @@
 
 #define WAKE_MS            10u
 #define CALIBRATION_ROUNDS 256u
-#define TRIAL_ROUNDS       4096u
+#define TRIAL_ROUNDS       16384u
 
 extern uint32_t link_bss_end[], link_stack_limit[];
 

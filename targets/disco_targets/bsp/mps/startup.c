@@ -44,10 +44,15 @@ __attribute__((noinline)) static void start(void) {
 }
 
 /*
+ * An Armv6-M core can access no unaligned word; another that runs its code shall not either.
+ *
  * A compiler that may use floating-point or vector registers may do so in any function, so they are switched on before all else. When an
  * interrupt comes, the core itself saves those that the handler may change (lazily: only when the handler touches one).
  */
 static void reset(void) {
+#if defined(__ARM_ARCH_6M__)
+    SCB_CONFIGURATION |= CORTEX_M_TRAP_UNALIGNED;
+#endif
 #if defined(__ARM_FP) || defined(__ARM_FEATURE_MVE)
     SCB_COPROCESSOR_ACCESS |= CORTEX_M_FLOAT_AND_VECTORS;
     cortex_m_barrier();

@@ -3,7 +3,8 @@
  * Not reentrant: a handler may reserve, commit, send and reset, but must not poll the link that called it. All memory is in
  * disco_link_t. Nothing here waits: callers poll.
  *
- * Receiving. Frames in order are delivered at once; one ACK a poll covers all of them. A damaged frame or a gap is answered by one
+ * Receiving. Frames in order are delivered at once; the next frame that leaves acknowledges all of them, or an ACK when there is none.
+ * A damaged frame or a gap is answered by one
  * NAK; a second one follows only when the sender was seen to start over and the expected frame is missing again.
  *
  * Sending. At most DISCO_LINK_WINDOW frames are under way. A NAK makes the sender go back at once; without any answer it goes back
@@ -52,8 +53,9 @@ typedef struct {
 } disco_link_stats_t;
 
 typedef struct {
-    uint16_t wire_length;
-    uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded in place, ready to write */
+    uint16_t wire_length;               /* 0 until it is encoded */
+    uint8_t expected;                   /* what it acknowledges, once encoded */
+    uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded in place when its turn to be written comes */
 } disco_link_slot_t;
 
 struct disco_link {
@@ -81,8 +83,8 @@ struct disco_link {
     bool gap_open;        /* a NAK was sent for receive_next */
     bool damage_reported; /* a NAK was sent for a damaged frame, and no valid frame came since */
     bool refused;         /* the handler said BUSY to receive_next */
-    bool ack_due;         /* an ACK is to be sent when the line is free for it */
-    bool nak_due;         /* likewise a NAK */
+    bool ack_due;         /* what came is not acknowledged yet */
+    bool nak_due;         /* a NAK is to be sent when the line is free for it */
     uint16_t received_length;
     uint8_t chunk_offset; /* bytes of `chunk` already looked at */
     uint8_t chunk_length;
@@ -123,7 +125,13 @@ DISCO_MUST_CHECK disco_status_t disco_link_send(disco_link_t *link, uint8_t opco
 DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload,
                                                         uint16_t length);
 
-/* Reads, delivers, acknowledges, retransmits, writes; never waits. Returns OK, or the status of a handler. */
+/* Reads and delivers; never waits. Returns OK, or the status of a handler. */
+DISCO_MUST_CHECK disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms);
+
+/* Retransmits, writes, acknowledges; never waits. What was committed since disco_link_receive acknowledges what that delivered. */
+void disco_link_transmit(disco_link_t *link, uint32_t now_ms);
+
+/* Both. */
 DISCO_MUST_CHECK disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms);
 
 /* True when every sequenced message was acknowledged. */

@@ -20,12 +20,13 @@ extern "C" {
 
 #define DISCO_NONE      0xFFFFu
 
-/* An activation: [height][width] pixels of `stride` bytes: own channels (all of them when replicated), then halo channels. */
+/* An activation: [height][width] pixels of `stride` bytes: own channels (all of them when replicated), then halo channels, then room
+ * for those of a tensor that is computed over it. Tensors may lie over each other: the converter knows which kernels allow it. */
 typedef struct {
     uint32_t arena_offset; /* bytes from the start of the arena */
     uint16_t height, width;
     uint16_t channels;                     /* own channels */
-    uint16_t stride;                       /* own + halo channels */
+    uint16_t stride;                       /* bytes from a pixel to the next */
     uint16_t first_send, send_count;       /* in disco_model_t.sends: to whom rows go as they become final */
     uint16_t first_receive, receive_count; /* in disco_model_t.receives: from whom halo channels come */
 } disco_tensor_t;

@@ -2,26 +2,27 @@
  * The messages between host and nodes and between nodes. Mirrored in disco_firmware/protocol.py; a test compares the two.
  *
  * Frame, before COBS; little-endian; a zero byte ends it on the wire:
- *   u8 opcode | u8 source | u8 destination | u8 session | u8 sequence | u8 reserved (0) | u16 length | payload | u32 CRC-32 (IEEE 802.3) of all before
+ *   u8 opcode | u8 source | u8 destination | u8 session | u8 sequence | u8 expected | u8 length | payload | u32 CRC-32 (IEEE 802.3) of all before
  * Addresses: node index, or DISCO_ADDRESS_HOST. Session: drawn by the host in HELLO, never 0; frames of another session are dropped.
- * HELLO and WELCOME are unsequenced (HELLO is sent again by the host until answered); ACK and NAK carry in `sequence` the next sequence number
- * that the receiver expects; every other message is sequenced, acknowledged and retransmitted (go-back-N, window DISCO_LINK_WINDOW).
+ * `expected` is the next sequence number that the sender of the frame expects: every frame acknowledges all before it, ACK does nothing else.
+ * HELLO and WELCOME (HELLO is sent again by the host until answered), ACK and NAK have no sequence number (0); every other message is sequenced,
+ * acknowledged and retransmitted (go-back-N, window DISCO_LINK_WINDOW).
  */
 #ifndef DISCO_PROTOCOL_H
 #define DISCO_PROTOCOL_H
 
-#define DISCO_PROTOCOL_VERSION   2
+#define DISCO_PROTOCOL_VERSION   3
 #define DISCO_ADDRESS_HOST       0xFE
 #define DISCO_ADDRESS_ANY        0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
-#define DISCO_FRAME_HEADER_BYTES 8
+#define DISCO_FRAME_HEADER_BYTES 7
 #define DISCO_FRAME_CRC_BYTES    4
-#define DISCO_MAX_PAYLOAD        240 /* so that a whole frame is one COBS block: 8 + 240 + 4 < 254 */
+#define DISCO_MAX_PAYLOAD        240 /* so that a whole frame is one COBS block: 7 + 240 + 4 < 254 */
 #define DISCO_LINK_WINDOW        4   /* frames under way; sequence numbers are modulo 256 */
 #define DISCO_BUNDLE_ID_BYTES    16
 
 typedef enum {
     DISCO_MSG_ACK = 0x01,
-    DISCO_MSG_NAK = 0x02, /* a gap or a damaged frame was seen: send again from `sequence` */
+    DISCO_MSG_NAK = 0x02, /* a gap or a damaged frame was seen: send again from `expected` */
     /* host -> node */
     DISCO_MSG_HELLO =
         0x10, /* u16 protocol version, u8 session, u8 0: the node forgets everything and answers WELCOME */
@@ -45,9 +46,10 @@ typedef enum {
     /* node -> node */
     DISCO_MSG_PEER_HELLO = 0x40, /* u8 bundle id[16], u8 node, u8 node count, u16 protocol version */
     DISCO_MSG_CREDIT =
-        0x41, /* u32 inference, u16 opened, u16 0: the exchanges 0 .. opened-1 of that inference may be sent to me */
+        0x41, /* u32 inference, u16 opened: the exchanges 0 .. opened-1 of that inference may be sent to me */
     DISCO_MSG_CHANNELS =
-        0x42 /* u32 inference, u16 exchange, u16 0, u32 offset, int8 data: bytes of the route's stream [h][w][channels] */
+        0x42 /* u8 inference, u8 exchange, u16 offset, int8 data: the next bytes of the route's stream [h][w][channels]. Of each
+              * number the lowest bits, as a check: what comes next is known, exchanges follow each other in rising order */
 } disco_opcode_t;
 
 #define DISCO_RUN_CHECKSUMS 1u /* put the CRC-32 of each op's own output channels into its record */

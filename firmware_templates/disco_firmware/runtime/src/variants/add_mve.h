@@ -48,7 +48,8 @@ DISCO_VARIANT void disco_add_run_mve(const disco_add_mve_t *op, const int8_t *in
     }
     if (count > 0) {
         const mve_pred16_t some = vctp16q(count);
-        vstrbq_p_s16(out, disco_add_eight_mve(op, vldrbq_z_s16(in1, some), vldrbq_z_s16(in2, some)), some);
+        DISCO_STORE_SOME_MVE(vstrbq_p_s16, out,
+                             disco_add_eight_mve(op, vldrbq_z_s16(in1, some), vldrbq_z_s16(in2, some)), some);
     }
 }
 

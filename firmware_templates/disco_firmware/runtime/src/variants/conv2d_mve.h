@@ -106,7 +106,7 @@ DISCO_VARIANT void disco_copy_pixel_mve(int8_t *column, const int8_t *pixel, siz
             vstrbq_s8(column + c, vldrbq_s8(pixel + c));
         } else {
             const mve_pred16_t some = vctp8q(channels - c);
-            vstrbq_p_s8(column + c, vldrbq_z_s8(pixel + c, some), some);
+            DISCO_STORE_SOME_MVE(vstrbq_p_s8, column + c, vldrbq_z_s8(pixel + c, some), some);
         }
     }
 }
@@ -135,7 +135,7 @@ DISCO_VARIANT void disco_copy_pixels_mve(const disco_conv2d_mve_t *op, const dis
 DISCO_VARIANT void disco_fill_mve(int8_t *bytes, size_t count, int8_t value) {
     const int8x16_t values = vdupq_n_s8(value);
     for (size_t i = 0; i < count; i += DISCO_MVE_BYTES) {
-        vstrbq_p_s8(bytes + i, values, vctp8q(count - i));
+        DISCO_STORE_SOME_MVE(vstrbq_p_s8, bytes + i, values, vctp8q(count - i));
     }
 }
 

@@ -28,7 +28,7 @@ DISCO_VARIANT void disco_connect_pixel_mve(const disco_fully_connected_mve_t *op
         if (channels % 8 == 0) {
             vstrbq_s16(out + c, result);
         } else {
-            vstrbq_p_s16(out + c, result, vctp16q(channels - c));
+            DISCO_STORE_SOME_MVE(vstrbq_p_s16, out + c, result, vctp16q(channels - c));
         }
         constants += 24;
     }

@@ -21,6 +21,17 @@
 /* Bytes of a vector. */
 #define DISCO_MVE_BYTES 16u
 
+/*
+ * Stores some lanes: vstrbq_p_s8 and its like. To GCC 12 these are stores of all lanes: before one it leaves out an
+ * earlier store to what only the other lanes would cover (-fdse). Statements that may read memory keep it.
+ */
+#define DISCO_STORE_SOME_MVE(store, target, vector, lanes)                                                             \
+    do {                                                                                                               \
+        __asm__ volatile("" ::: "memory");                                                                             \
+        store(target, vector, lanes);                                                                                  \
+        __asm__ volatile("" ::: "memory");                                                                             \
+    } while (0)
+
 /* Requantisation, the same for all output channels of an op. */
 typedef struct {
     int32_t output_zero_point;

@@ -61,7 +61,7 @@ DISCO_VARIANT void disco_average_pool2d_mve(const disco_pool2d_t *op, const disc
             for (size_t c = 0; c < out->channels; c += 8) {
                 const mve_pred16_t some = vctp16q(out->channels - c);
                 const int16x8_t means = disco_average_mve(&patch, c, some);
-                vstrbq_p_s16(pixel + c, vminq_s16(vmaxq_s16(means, low), high), some);
+                DISCO_STORE_SOME_MVE(vstrbq_p_s16, pixel + c, vminq_s16(vmaxq_s16(means, low), high), some);
             }
         }
     }
@@ -89,7 +89,7 @@ DISCO_VARIANT void disco_max_pool2d_mve(const disco_pool2d_t *op, const disco_in
             for (size_t c = 0; c < out->channels; c += DISCO_MVE_BYTES) {
                 const mve_pred16_t some = vctp8q(out->channels - c);
                 const int8x16_t largest = disco_largest_mve(&patch, c, some);
-                vstrbq_p_s8(pixel + c, vminq_s8(vmaxq_s8(largest, low), high), some);
+                DISCO_STORE_SOME_MVE(vstrbq_p_s8, pixel + c, vminq_s8(vmaxq_s8(largest, low), high), some);
             }
         }
     }
@@ -114,7 +114,7 @@ DISCO_VARIANT void disco_mean_mve(const disco_mean_t *op, const disco_input_t *i
         }
         const int32x4_t scaled = vaddq_n_s32(disco_scale_channel_mve(sums, channel, &range), op->output_zero_point);
         const int32x4_t means = vminq_s32(vmaxq_s32(scaled, vdupq_n_s32(INT8_MIN)), vdupq_n_s32(INT8_MAX));
-        vstrbq_p_s32(out->data + c, means, some);
+        DISCO_STORE_SOME_MVE(vstrbq_p_s32, out->data + c, means, some);
     }
 }
 

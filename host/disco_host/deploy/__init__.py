@@ -1,0 +1,1 @@
+"""Putting agents onto Linux nodes over ssh, and taking them away again."""
