@@ -155,7 +155,7 @@ def test_every_key_of_a_size_or_rate_names_its_unit() -> None:
             return [name for key, value in data.items() for name in numbers(value, key)]
         if isinstance(data, list):
             return [name for item in data for name in numbers(item, path)]
-        return [path] if isinstance(data, int) else []
+        return [path] if isinstance(data, int) and not isinstance(data, bool) else []
 
     unitless = {"address", "control_address", "rx_irq", "unit_numerator", "unit_denominator"}
     for folder in ("boards", "chips"):
