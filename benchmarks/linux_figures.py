@@ -8,13 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from disco_firmware.manifest import Manifest
-from disco_firmware.protocol import StageRecord
+from disco_firmware.protocol import Channels, StageRecord
+from disco_firmware.stream_link import FRAME_HEADER
 from disco_host.capture import InferenceCapture, NodeCapture
 from disco_host.node.program import sends_in_order
 from disco_planning.replay import replay
 from disco_planning.replay_graph import Arrival, Graph, Link, Part, Protocol, Stream, Task
 
 NS = 1e-9
+HEADER_BYTES = FRAME_HEADER.size + Channels.HEADER_BYTES
+"""In front of the channels of an exchange."""
+SEGMENT_BYTES, SEGMENT_OVERHEAD = 1448, 66
+"""Payload of a TCP segment with time stamps on Ethernet, and its headers, which the token bucket counts too."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
             prepare, run, send_each, gather_each = work[place]
             parts = {(part.exchange, part.sender) for x in stage.inputs for part in x.halo}
             needs = [numbers[exchange, sender, node] for exchange, sender in sorted(parts)]
-            arrivals = tuple(Arrival(number, sends[number][1].bytes) for number in needs)
+            arrivals = tuple(Arrival(number, HEADER_BYTES + sends[number][1].bytes) for number in needs)
             tasks += [Task(f"prepare {place}", prepare), Task(f"stage {place}", run, arrivals)]
             for number, (sender, send) in enumerate(sends):
                 if sender == node and send.tensor in stage.outputs:
@@ -97,13 +102,14 @@ def predicted_ms(manifest: Manifest, capture: InferenceCapture, link: MeasuredLi
         ended = capture.nodes[node].stages[-1].end
         nodes.append((*tasks, Task("end", (capture.nodes[node].end - ended) * NS)))
     streams = tuple(
-        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(send.bytes, sent[number]),))
+        Stream(f"exchange {send.exchange}", node, send.receiver, (Part(HEADER_BYTES + send.bytes, sent[number]),))
         for number, (node, send) in enumerate(sends)
     )
     pairs = [(a, b) for a in range(manifest.nodes) for b in range(a + 1, manifest.nodes)]
-    links = tuple(Link(pair, link.bytes_per_second, link.latency_s, burst_bytes=link.burst_bytes) for pair in pairs)
-    largest = max((stream.bytes for stream in streams), default=1)
-    return replay(Graph(tuple(nodes), streams, links, Protocol(largest))).latency_s * 1e3
+    wire_rate = link.bytes_per_second * (SEGMENT_BYTES + SEGMENT_OVERHEAD) / SEGMENT_BYTES
+    links = tuple(Link(pair, wire_rate, link.latency_s, burst_bytes=link.burst_bytes) for pair in pairs)
+    protocol = Protocol(SEGMENT_BYTES, SEGMENT_OVERHEAD)
+    return replay(Graph(tuple(nodes), streams, links, protocol)).latency_s * 1e3
 
 
 def _work(manifest: Manifest, node: NodeCapture) -> list[tuple[float, ...]]:

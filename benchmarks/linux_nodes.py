@@ -108,7 +108,11 @@ def main() -> int:
     (WORK / "linux_nodes.json").write_text(json.dumps(document, indent=1) + "\n")
     if options.table is not None:
         options.table.write_text(page(document))
-        options.table.with_suffix(".png").write_bytes(plot(document))
+        picture = plot(document)
+        if picture is None:
+            _say("no plot: pip install 'disco-edge[plot]'")
+        else:
+            options.table.with_suffix(".png").write_bytes(picture)
     _say(page(document))
     return 0
 
@@ -258,13 +262,14 @@ def _versions() -> dict[str, str]:
         ),
         "unknown",
     )
-    runtime = "tflite-runtime" if sys.version_info < (3, 12) else "ai-edge-litert"
+    usual = os.sched_getscheduler(0) == os.SCHED_OTHER
     return {
         "disco-edge": version("disco-edge"),
-        runtime: version(runtime),
+        "ai-edge-litert": version("ai-edge-litert"),
         "Python": sys.version.split()[0],
         "Linux": os.uname().release,
         "CPU": cpu,
+        "scheduling": "usual" if usual else "real time (other programs were running: see the load)",
     }
 
 

@@ -51,10 +51,12 @@ def _bound(row: dict[str, Any]) -> str:
     return f"{1.15e3 * row['bytes'] * 8 / (row['rate_mbit'] * 1e6) + 0.15 * row['exchanges']:.2f}"
 
 
-def plot(document: dict[str, Any]) -> bytes:
-    """Latency over sparsity, a panel per model, as the bytes of a PNG file."""
-    from matplotlib.figure import Figure
-
+def plot(document: dict[str, Any]) -> bytes | None:
+    """Latency over sparsity, a panel per model, as the bytes of a PNG file; None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
     models = list(dict.fromkeys(row["model"] for row in document["rows"]))
     figure = Figure(figsize=(5 * len(models), 4), layout="constrained")
     for axes, model in zip(figure.subplots(1, len(models), squeeze=False)[0], models, strict=True):

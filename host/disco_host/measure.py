@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from disco_host.results import LinkResult, Memory, NodeResult, OpResult
+from disco_host.results import LinkResult, Memory, NodeResult, OpResult, StageResult
 from disco_host.stats import summarise
 
 if TYPE_CHECKING:
@@ -77,6 +77,21 @@ def _node_result(
             for place, op in enumerate(manifest.programs[fact.node].ops)
         ),
         memory=_memory(fact, captures[-1], image) if image is not None else None,
+        stages=_stages(manifest, captures),
+    )
+
+
+def _stages(manifest: Manifest, captures: Sequence[NodeCapture]) -> tuple[StageResult, ...]:
+    if not captures[0].stages:
+        return ()
+    program = manifest.programs[captures[0].node]
+    parts = ("prepare", "wait", "scatter", "compute", "gather", "send")
+    return tuple(
+        StageResult(
+            tuple(program.ops[op].name for op in stage.ops),
+            *(summarise([getattr(capture.stages[place], part) for capture in captures]) for part in parts),
+        )
+        for place, stage in enumerate(program.stages)
     )
 
 

@@ -33,6 +33,24 @@ class OpResult:
 
 
 @dataclass(frozen=True)
+class StageResult:
+    """One stage of a node that runs stages (TFLite), over all measured inferences; counts in the node's unit."""
+
+    ops: tuple[str, ...]
+    prepare: Summary
+    """Copying its own channels into the stage's inputs."""
+    wait: Summary
+    """For the halo."""
+    scatter: Summary
+    """Copying the halo into the inputs."""
+    compute: Summary
+    gather: Summary
+    """Copying what is sent out of the outputs."""
+    send: Summary
+    """Handing it to the kernel."""
+
+
+@dataclass(frozen=True)
 class Memory:
     """What a node takes of its board, in bytes."""
 
@@ -66,6 +84,9 @@ class NodeResult:
     ops: tuple[OpResult, ...]
     memory: Memory | None
     """None where the run did not build the node's firmware, or its stack is not bounded (a process)."""
+    stages: tuple[StageResult, ...] = ()
+    """Empty where the node runs op by op. Where it runs stages, the op with most MACs of each stands for the stage in
+    `ops`."""
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """Median, 95th percentile and extremes of one quantity, in the unit of the samples."""
+    """Median, percentiles, extremes and spread of one quantity, in the unit of the samples."""
 
     median: float
     p95: float
+    p99: float
     min: float
     max: float
+    standard_deviation: float
+    """Of the population: 0 for one sample."""
 
 
 def summarise(samples: Sequence[float]) -> Summary:
     """Summarises at least one sample.
 
-    The 95th percentile is the nearest-rank one: always a value that was observed. The median of an
-    even number of samples is the mean of the middle two.
+    Percentiles are the nearest-rank ones: always values that were observed. The median of an even
+    number of samples is the mean of the middle two.
 
     Raises:
         ValueError: No samples.
@@ -35,5 +38,7 @@ def summarise(samples: Sequence[float]) -> Summary:
     count = len(ordered)
     middle = count // 2
     median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    rank = math.ceil(0.95 * count)
-    return Summary(median=median, p95=ordered[rank - 1], min=ordered[0], max=ordered[-1])
+    p95, p99 = (ordered[math.ceil(part * count / 100) - 1] for part in (95, 99))
+    mean = math.fsum(ordered) / count
+    deviation = math.sqrt(math.fsum((sample - mean) ** 2 for sample in ordered) / count)
+    return Summary(median, p95, p99, ordered[0], ordered[-1], deviation)

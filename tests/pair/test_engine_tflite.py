@@ -16,11 +16,12 @@ from disco_firmware.reference import MODES, REFERENCE, XNNPACK
 from disco_host.capture import InferenceCapture
 from disco_host.check import Checker
 from disco_host.golden import Golden
+from disco_host.measure import node_results
 from disco_host.node.channels import ChannelCopy
 from disco_host.node.peers import ReportedError
 from disco_host.node.program import NodeSlice, StagedProgram, slice_of
 from disco_host.node.state import Doing
-from disco_host.session import Session
+from disco_host.session import NodeFacts, Session
 from disco_targets.errors import DiscoError
 from helpers.stream_nodes import engine_nodes
 from helpers.tiny_bundle import export_tiny
@@ -32,7 +33,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return export_tiny(tmp_path_factory.mktemp("engine") / "tiny", 2, "linux")
 
 
-def _run(bundle: Bundle, mode: str, inferences: int, *, tensors: bool) -> tuple[Checker, list[InferenceCapture]]:
+def _run(
+    bundle: Bundle, mode: str, inferences: int, *, tensors: bool
+) -> tuple[Checker, list[InferenceCapture], tuple[NodeFacts, ...]]:
     manifest = bundle.manifest
     shape = manifest.tensor(manifest.input).shape
     samples = np.random.default_rng(3).integers(-128, 128, (inferences, *shape[1:]), np.int8)
@@ -47,7 +50,7 @@ def _run(bundle: Bundle, mode: str, inferences: int, *, tensors: bool) -> tuple[
             checker.judge(captures[-1], sample)
     assert [node.failure for node in nodes] == [None] * manifest.nodes
     assert all(node.state.activity.doing is Doing.IDLE for node in nodes)
-    return checker, captures
+    return checker, captures, facts
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -55,7 +58,7 @@ def _run(bundle: Bundle, mode: str, inferences: int, *, tensors: bool) -> tuple[
 def test_every_op_equals_the_whole_model_in_the_same_kernels(make_bundle: BundleMaker, nodes: int, mode: str) -> None:
     bundle = load_bundle(make_bundle(nodes, "linux"))
     for tensors in (True, False):
-        checker, captures = _run(bundle, mode, 5, tensors=tensors)
+        checker, captures, facts = _run(bundle, mode, 5, tensors=tensors)
         assert (checker.mismatches, checker.first) == (0, None)
     for node in captures[-1].nodes:
         program = bundle.manifest.programs[node.node]
@@ -66,6 +69,11 @@ def test_every_op_equals_the_whole_model_in_the_same_kernels(make_bundle: Bundle
         assert node.start <= node.stages[0].start <= node.stages[-1].end <= node.end
         assert sum(op.compute for op in node.ops) == sum(stage.compute for stage in node.stages)
         assert [route.payload_bytes for route in node.routes] == [send.bytes for send in program.sends]
+        result = node_results(bundle.manifest, facts, captures)[node.node]
+        assert [stage.ops for stage in result.stages] == [
+            tuple(program.ops[op].name for op in stage.ops) for stage in program.stages
+        ]
+        assert result.stages[0].compute.max == max(capture.nodes[node.node].stages[0].compute for capture in captures)
 
 
 def test_the_other_kernels_are_told_apart(make_bundle: BundleMaker) -> None:

@@ -225,15 +225,14 @@ def test_a_peer_that_cannot_be_reached_is_told(tiny: Path, folder: Path, agents:
         run(RunConfig(bundle=tiny, boards=str(cluster)))
 
 
-@pytest.mark.parametrize("engine", [NATIVE, TFLITE])
 def test_a_slice_of_another_bundle_is_told(
-    tiny: Path, folder: Path, tmp_path: Path, agents: list[AgentProcess], monkeypatch: pytest.MonkeyPatch, engine: str
+    tiny: Path, folder: Path, tmp_path: Path, agents: list[AgentProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = export_tiny(tmp_path / "other", 2, "posix")
     right = slices.slice_of
     monkeypatch.setattr(slices, "slice_of", lambda _, node, engine: right(other, node, engine))
     with pytest.raises(DiscoError, match=rf"node \d .* runs bundle {other.manifest.bundle_id}, this one is"):
-        run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), engine=engine))
+        run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents))))
 
 
 def test_a_node_without_a_compiler_runs_tflite_alone(tiny: Path, folder: Path, tmp_path: Path) -> None:

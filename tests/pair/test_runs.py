@@ -161,7 +161,7 @@ def test_trace_and_json_hold_what_they_promise(make_bundle: BundleMaker) -> None
     outcome = _run(make_bundle(2, "posix"), "posix", 5)
     data = json.loads(json.dumps(outcome.result.to_json()))
     assert {"bundle_id", "nodes", "links", "host_round_trip_ms", "inferences", "mismatches", "bit_exact"} <= set(data)
-    assert set(data["nodes"][0]["total"]) == {"median", "p95", "min", "max"}
+    assert set(data["nodes"][0]["total"]) == {"median", "p95", "p99", "min", "max", "standard_deviation"}
     trace = chrome_trace(outcome.bundle.manifest, outcome.result, outcome.last)
     names = [event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"]
     assert len(names) == 4  # two nodes, two directions

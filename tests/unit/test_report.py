@@ -35,9 +35,9 @@ from disco_host.trace import chrome_trace
 
 
 def test_summary_takes_nearest_rank() -> None:
-    assert summarise([3]) == Summary(3, 3, 3, 3)
-    assert summarise([4, 1, 3, 2]) == Summary(2.5, 4, 1, 4)
-    assert summarise(list(range(1, 101))) == Summary(50.5, 95, 1, 100)
+    assert summarise([3]) == Summary(3, 3, 3, 3, 3, 0)
+    assert summarise([4, 2, 4, 2]) == Summary(3, 4, 4, 2, 4, 1)
+    assert summarise(list(range(1, 101))) == Summary(50.5, 95, 99, 1, 100, pytest.approx(28.866, abs=1e-3))
     assert summarise(list(range(1, 22))).p95 == 20
     with pytest.raises(ValueError, match="no samples"):
         summarise([])
@@ -156,9 +156,9 @@ def _result(unit: str = "ns", difference: Difference | None = None) -> RunResult
 
 def test_figures_of_a_node() -> None:
     node = _result().nodes[0]
-    assert node.compute == Summary(93, 94, 92, 94)
-    assert node.wait == Summary(30, 30, 30, 30)
-    assert node.total == Summary(153, 154, 152, 154)
+    assert node.compute == Summary(93, 94, 94, 92, 94, pytest.approx((2 / 3) ** 0.5))
+    assert node.wait == Summary(30, 30, 30, 30, 30, 0)
+    assert node.total == Summary(153, 154, 154, 152, 154, pytest.approx((2 / 3) ** 0.5))
     assert [(op.name, op.compute.median, op.bytes_sent) for op in node.ops] == [("conv", 53, 8), ("gather[0]", 40, 0)]
     assert [op.macs_dense for op in node.ops] == [200, 0]  # 2 of 3 channels; gathers are not in the model
     assert [op.macs_dense for op in _result().nodes[1].ops] == [100, 0]
@@ -174,7 +174,7 @@ def test_json_has_the_promised_keys() -> None:
     data = json.loads(json.dumps(_result().to_json()))
     promised = {"bundle_id", "nodes", "links", "host_round_trip_ms", "inferences", "mismatches", "bit_exact"}
     assert promised <= set(data)
-    summary = {"median", "p95", "min", "max"}
+    summary = {"median", "p95", "p99", "min", "max", "standard_deviation"}
     node = data["nodes"][0]
     assert {"node", "board", "unit", "total", "compute", "wait", "ops"} <= set(node)
     assert all(set(node[key]) == summary for key in ("total", "compute", "wait"))

@@ -31,9 +31,9 @@ typedef struct {
     uint32_t clock_hz;         /* core clock, 0 when unknown */
     uint32_t
         resolution_ticks; /* smallest step of disco_port_ticks(); 0: they do not count the unit, the port has tried */
-    uint32_t free_ram_bytes; /* RAM left beside the firmware's own static data and stack, 0 when unknown */
-    uint32_t stack_bytes;    /* room that is kept for the stack, 0 when unknown */
-    uint8_t link_count;      /* links that exist: 1 + number of peer links */
+    uint32_t free_ram_bytes;       /* RAM left beside the firmware's own static data and stack, 0 when unknown */
+    uint32_t stack_bytes;          /* room that is kept for the stack, 0 when unknown */
+    uint8_t link_count;            /* links that exist: 1 + number of peer links */
     bool (*is_lost)(uint8_t link); /* whether a line is gone for good; NULL where a line does not tell */
 } disco_port_info_t;
 
