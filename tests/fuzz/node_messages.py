@@ -18,6 +18,7 @@ from helpers.rig_network import EXCHANGES, random_input
 from helpers.rig_peer import GREETING, Peer, start_with_peer
 
 NODE_ENDS_S = 10.0
+MOST_DATA = MAX_PAYLOAD - protocol.InputPart.HEADER_BYTES
 
 
 def abuse(program: Path, seed: int, sessions: int) -> int:
@@ -103,7 +104,7 @@ def _offset(draw: random.Random) -> int:
 
 
 def _data(draw: random.Random) -> bytes:
-    return draw.randbytes(draw.choice([0, 1, draw.randrange(MAX_PAYLOAD - 12), MAX_PAYLOAD - 12]))
+    return draw.randbytes(draw.choice([0, 1, draw.randrange(MOST_DATA), MOST_DATA]))
 
 
 def _damaged(draw: random.Random, opcode: int, payload: bytes) -> tuple[int, bytes]:

@@ -21,7 +21,7 @@ from disco_firmware.stream_link import FRAME_HEADER, STREAM_MAX_PAYLOAD, StreamE
 from disco_host.capture import Collector
 from disco_host.node import auth, cache, frames, messages
 from disco_host.node.address import parse_endpoint
-from disco_host.node.peers import CHANNELS_HEADER, PeerLine, Transfer
+from disco_host.node.peers import PeerLine, Transfer
 from disco_targets.errors import DiscoError, UsageError
 
 NODE = 1
@@ -113,6 +113,7 @@ def link(data: bytes) -> None:
                 draw.below(3),
                 draw.below(256) if action == 3 else draw.below(6),
                 draw.chunk()[:MAX_PAYLOAD],
+                draw.below(256) if action == 4 else draw.below(6),
             )
             for message in end.receive(encode_frame(frame), now):
                 assert message.payload == frame.payload
@@ -356,7 +357,7 @@ def _channel_frames(transfers: Sequence[Transfer], draw: Draw) -> list[bytes]:
         fields += [transfer.exchange, 0]
         if place := draw.below(len(fields) * 4):
             fields[place % len(fields)] ^= draw.below(0x80)
-        frames_.append(CHANNELS_HEADER.pack(*fields) + bytes(transfer.data))
+        frames_.append(FRAME_HEADER.pack(*fields[:5]) + protocol.Channels.header(*fields[5:]) + bytes(transfer.data))
     return frames_
 
 

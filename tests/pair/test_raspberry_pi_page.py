@@ -16,7 +16,7 @@ import pytest
 from helpers.ssh_server import free_port, packages_without_ours, ssh_node
 from helpers.tiny_bundle import export_tiny
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMMANDS = {
     "disco-flash": "disco_host.cli_flash",
