@@ -111,7 +111,7 @@ def test_the_converter_finds_the_shares_in_the_file(tmp_path):
         model = onnx.load(str(tmp_path / "shares.onnx"))
         assert planned_shares(model, "shares.onnx", 2) == shares
         assert planned_shares(model, "shares.onnx", 1) is None  # the whole model on one board, to compare with
-        with pytest.raises(DiscoError, match="pruned for 2 nodes, not 3.*--shares 1,1,1"):
+        with pytest.raises(DiscoError, match=r"pruned for 2 nodes, not 3.*--shares 1,1,1"):
             planned_shares(model, "shares.onnx", 3)
     model.metadata_props[0].value = "{}"
     with pytest.raises(DiscoError, match="cannot be read"):
