@@ -21,12 +21,12 @@ _SHARE = {"dense": "", "disco": " {:.0%}", "random": " {:.0%}", "scratch": "", "
 def page(results: Results) -> str:
     """README.md: what was run, tables, and whether the paper's findings show."""
     parts = [_INTRODUCTION, _method(results)]
-    parts += ["## 1. Accuracy against latency\n\n" + _LATENCY]
+    parts += ["## 1. Accuracy against latency\n" + _LATENCY]
     parts += [_latency(results, network) for network in ("cnn", "deit") if results.all("latency", network)]
     if results.all("branches"):
-        parts += ["## 2. Narrow branches with and without 1 % communication\n\n" + _BRANCHES, _branches(results)]
+        parts += ["## 2. Narrow branches with and without 1 % communication\n" + _BRANCHES, _branches(results)]
     if results.all("balance"):
-        parts += ["## 3. Equilibrium against uniform sparsity\n\n" + _BALANCE, _balance(results)]
+        parts += ["## 3. Equilibrium against uniform sparsity\n" + _BALANCE, _balance(results)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -85,7 +85,7 @@ def _branches(results: Results) -> str:
     for network in networks:
         one, none = (results.get("branches", network, "disco", sparsity) for sparsity in (0.99, 1.0))
         if one and none:
-            lines.append(f"1 % of communication adds {one.latency_ms - none.latency_ms:.3f} ms to {NAMES[network]}.")
+            lines.append(f"- 1 % of communication adds {one.latency_ms - none.latency_ms:.3f} ms to {NAMES[network]}.")
         finding = f"{NAMES[network]}: 1 % of communication beats "
         lines += [
             *_verdict(results, network, finding + "none", ("disco", 0.99), ("disco", 1.0), "branches"),

@@ -17,6 +17,7 @@ SUMMARY = (
     "experiment", "network", "nodes", "method", "sparsity", "seeds", "epochs", "s_comm", "latency_ms", "accuracy_mean",
     "accuracy_spread",
 )  # fmt: skip
+EXPERIMENTS = ("latency", "branches", "balance")
 NAMES = {"cnn": "ResNet-8", "deit": "DeiT", **{f"branches{n}": f"{n} branches" for n in (2, 4, 8)}}
 METHODS = {
     "dense": "dense exchange",
@@ -70,10 +71,10 @@ class Results:
         for row in rows:
             key = row["experiment"], row["network"], row["method"], float(row["sparsity"])
             groups.setdefault(key, []).append(row)
-        self._points = {key: _point(key, group) for key, group in groups.items()}
+        self._points = {key: _point(key, groups[key]) for key in sorted(groups, key=_place)}
 
     def all(self, experiment: str = "", network: str = "", method: str = "") -> list[Point]:
-        """Those of one experiment, network, method, or of all; in the order in which they were first run."""
+        """Those of one experiment, network, method, or of all; by experiment, network, method and sparsity."""
         return [
             point
             for point in self._points.values()
@@ -83,6 +84,12 @@ class Results:
     def get(self, experiment: str, network: str, method: str, sparsity: float) -> Point | None:
         """One, if it was run."""
         return self._points.get((experiment, network, method, sparsity))
+
+
+def _place(key: tuple[str, str, str, float]) -> tuple[int, ...]:
+    """Where it comes on the page."""
+    experiment, network, method, sparsity = key
+    return EXPERIMENTS.index(experiment), list(NAMES).index(network), list(METHODS).index(method), round(1e4 * sparsity)
 
 
 def _point(key: tuple[str, str, str, float], rows: list[dict[str, str]]) -> Point:
