@@ -130,21 +130,18 @@ def _verdict(
 ) -> list[str]:
     """One item of a list: whether a finding shows; nothing where it was not run."""
     first, second = (results.get(experiment, network, *key) for key in (better, worse))
-    if first is None or second is None:
+    if first is None or second is None or not first.accuracies.keys() & second.accuracies.keys():
         return []
+    seeds = sorted(first.accuracies.keys() & second.accuracies.keys())
+    first, second = first.of(seeds), second.of(seeds)
     gap, spread = first.mean - second.mean, max(first.spread, second.spread)
-    if min(len(first.accuracies), len(second.accuracies)) < 2:
+    if len(seeds) < 2:
         word = "one seed, no spread"
     elif gap > spread:
         word = "shows"
     else:
         word = "does not show: the opposite does" if -gap > spread else "does not show"
-    gaps = [
-        first.accuracies[seed] - second.accuracies[seed]
-        for seed in sorted(first.accuracies)
-        if seed in second.accuracies
-    ]
-    each = ", ".join(f"{100 * value:+.1f}" for value in gaps)
+    each = ", ".join(f"{100 * (first.accuracies[seed] - second.accuracies[seed]):+.1f}" for seed in seeds)
     return [f"- {finding}: **{word}** ({100 * gap:+.1f} points, spread {100 * spread:.1f}; seed by seed {each})."]
 
 

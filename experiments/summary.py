@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,6 +54,10 @@ class Point:
     def spread(self) -> float:
         """The sample standard deviation of the accuracies, 0 of one."""
         return statistics.stdev(self.accuracies.values()) if len(self.accuracies) > 1 else 0.0
+
+    def of(self, seeds: list[int]) -> Point:
+        """Those of some seeds alone."""
+        return dataclasses.replace(self, accuracies={seed: self.accuracies[seed] for seed in seeds})
 
     def row(self) -> dict[str, str]:
         """For the summary."""
