@@ -10,7 +10,7 @@ from runs import Scale
 from summary import METHODS, NAMES
 
 from disco_planning.systems import load_system
-from disco_planning.units import format_rate
+from disco_planning.units import format_rate, format_time
 
 if TYPE_CHECKING:
     from summary import Point, Results
@@ -85,17 +85,16 @@ def _branches(results: Results) -> str:
     for network in networks:
         one, none = (results.get("branches", network, "disco", sparsity) for sparsity in (0.99, 1.0))
         if one and none:
-            lines.append(f"- 1 % of communication adds {one.latency_ms - none.latency_ms:.3f} ms to {NAMES[network]}.")
-        finding = f"{NAMES[network]}: 1 % of communication beats "
-        lines += [
-            *_verdict(results, network, finding + "none", ("disco", 0.99), ("disco", 1.0), "branches"),
-            *_verdict(
-                results, network, finding + "branches from scratch", ("disco", 0.99), ("scratch", 1.0), "branches"
-            ),
-            *_verdict(
-                results, network, f"{NAMES[network]}: 10 % beats none", ("disco", 0.9), ("disco", 1.0), "branches"
-            ),
-        ]
+            lines.append(
+                f"- 1 % of communication adds {format_time((one.latency_ms - none.latency_ms) / 1e3)} to {NAMES[network]}."
+            )
+        for finding, better, worse in (
+            ("1 % of communication beats none", ("disco", 0.99), ("disco", 1.0)),
+            ("10 % beats none", ("disco", 0.9), ("disco", 1.0)),
+            ("1 % of communication beats branches from scratch", ("disco", 0.99), ("scratch", 1.0)),
+            ("DISCO at 100 % beats branches from scratch", ("disco", 1.0), ("scratch", 1.0)),
+        ):
+            lines += _verdict(results, network, f"{NAMES[network]}: {finding}", better, worse, "branches")
     return "\n".join([*lines, "", "![accuracy against branches](results/branches.png)"])
 
 
