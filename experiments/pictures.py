@@ -32,7 +32,7 @@ def draw(results: Results, folder: Path) -> None:
             _against_latency(figure.subplots(), results, network)
             figure.savefig(folder / f"latency_{network}.png", dpi=120, metadata={"Software": None})
     if results.all("branches"):
-        figure = Figure(figsize=(6, 4), layout="constrained")
+        figure = Figure(figsize=(7.5, 4), layout="constrained")
         _against_branches(figure.subplots(), results)
         figure.savefig(folder / "branches.png", dpi=120, metadata={"Software": None})
 
@@ -59,6 +59,8 @@ def _against_latency(axes: Any, results: Results, network: str) -> None:
     axes.set(
         xscale="log", xlabel="projected latency in ms", ylabel="accuracy in %", title=f"{NAMES[network]}, two nodes"
     )
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
     axes.grid(alpha=0.3)
     axes.legend()
 
@@ -79,4 +81,4 @@ def _against_branches(axes: Any, results: Results) -> None:
     axes.set(xscale="log", xticks=[2, 4, 8], xticklabels=["2", "4", "8"], xlabel="branches", ylabel="accuracy in %")
     axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
