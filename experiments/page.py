@@ -85,9 +85,8 @@ def _branches(results: Results) -> str:
     for network in networks:
         one, none = (results.get("branches", network, "disco", sparsity) for sparsity in (0.99, 1.0))
         if one and none:
-            lines.append(
-                f"- 1 % of communication adds {format_time((one.latency_ms - none.latency_ms) / 1e3)} to {NAMES[network]}."
-            )
+            more = format_time((one.latency_ms - none.latency_ms) / 1e3)
+            lines.append(f"- 1 % of communication adds {more} to {NAMES[network]}.")
         for finding, better, worse in (
             ("1 % of communication beats none", ("disco", 0.99), ("disco", 1.0)),
             ("10 % beats none", ("disco", 0.9), ("disco", 1.0)),
