@@ -21,10 +21,12 @@ from typing import Any
 from rich.console import Console
 
 from disco_converter.export import ExportConfig, export
+from disco_firmware.variants.registry import VARIANTS
 from disco_host.config import EMULATED, RunConfig
 from disco_host.projection import project
 from disco_host.projection_file import load_projection
 from disco_host.run import RunOutcome, run
+from disco_targets.board import load_board
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "resnet8_digits"
@@ -35,6 +37,8 @@ PORTABLE_BOARDS = ("qemu-mps2-an385", "qemu-mps2-an385-armv6m")
 """Those for which there are no kernels of their own: `--optimize` changes nothing."""
 BOARDS = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
 OPTIMIZE = ("size", "balanced", "speed")
+LAYER_CASES = ((BOARDS[0], "balanced"), (BOARDS[0], "speed"), (BOARDS[-1], "speed"))
+"""Shown layer by layer."""
 INPUTS = 2
 """Counts depend on the data by some 0.1 %."""
 
@@ -81,6 +85,22 @@ class Row:
     bit_exact: bool
 
 
+@dataclass(frozen=True)
+class LayerRow:
+    """One op of a case on one board."""
+
+    model: str
+    board: str
+    optimize: str
+    op: str
+    kind: str
+    kernel: str
+    macs: int
+    instructions: int
+    limit_per_mac: float | None
+    """Instructions of the kernel's innermost loop alone, for a MAC."""
+
+
 TINY_MODELS = tuple(
     Model(name, TINY / file, 0.0, keep_constants=True)  # to compare with kernels that compute all
     for name, file in (
@@ -105,13 +125,21 @@ def main() -> int:
     console = Console(stderr=True)
     WORK.mkdir(parents=True, exist_ok=True)
     rows, projections = [], []
+    layers: list[LayerRow] = []
     for case in cases(console):
         row, outcome = measure(case)
         console.print(f"{asdict(row)}", highlight=False)
         rows.append(row)
         if case.nodes == 2 and case.board == BOARDS[0]:
             projections += [projected(case, outcome, cluster) for cluster in sorted(CLUSTERS.glob("m4-*.toml"))]
-    document = {"versions": versions(), "rows": [asdict(row) for row in rows], "projections": projections}
+        if (case.board, case.optimize) in LAYER_CASES and case.nodes == 1 and case.model in TINY_MODELS:
+            layers += layer_rows(case, outcome)
+    document = {
+        "versions": versions(),
+        "rows": [asdict(row) for row in rows],
+        "layers": [asdict(row) for row in layers],
+        "projections": projections,
+    }
     (WORK / "firmware.json").write_text(json.dumps(document, indent=1) + "\n")
     if options.table is not None:
         options.table.write_text(page(document))
@@ -175,6 +203,26 @@ def measure(case: Case) -> tuple[Row, RunOutcome]:
     return row, outcome
 
 
+def layer_rows(case: Case, outcome: RunOutcome) -> list[LayerRow]:
+    """What every op of the one board takes."""
+    limits = {(variant.instruction_set, variant.name): variant.instructions_per_mac for variant in VARIANTS}
+    best = load_board(case.board).instruction_set
+    return [
+        LayerRow(
+            case.model.name,
+            case.board,
+            case.optimize,
+            op.name,
+            op.kind,
+            op.kernel,
+            op.macs_executed,
+            int(result.compute.median),
+            limits.get((best, op.kernel)),
+        )
+        for op, result in zip(outcome.bundle.manifest.programs[0].ops, outcome.result.nodes[0].ops, strict=True)
+    ]
+
+
 def int8_model(model: Model) -> Path:
     """The model quantised once, for all its rows."""
     file = WORK / f"{model.name}.tflite"
@@ -234,7 +282,26 @@ def page(document: dict[str, Any]) -> str:
         lines.append(
             f"| {entry['model']} | {entry['optimize']} | {entry['cluster']} | {latency:.2f} | {exposed / latency:.1%} |"
         )
+    lines += layer_tables([LayerRow(**row) for row in document["layers"]])
     return "\n".join(lines) + "\n"
+
+
+def layer_tables(rows: list[LayerRow]) -> list[str]:
+    """Layer by layer, each beside the limit of its kernel's innermost loop."""
+    lines = ["", "## Layer by layer", ""]
+    lines += ["`limit` is what the body of the kernel's innermost loop alone takes for a MAC, loads included; what is"]
+    lines += ["above it is spent on requantisation, on the loops, on moving and extending inputs, and on outputs that"]
+    lines += ["do not fill a block.", ""]
+    lines += ["| model | board | optimize | op | kernel | MACs | instructions | per MAC | limit |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        each = f"{row.instructions / row.macs:.2f}" if row.macs else "-"
+        limit = f"{row.limit_per_mac:.2f}" if row.limit_per_mac and row.macs else "-"
+        lines.append(
+            f"| {row.model} | {row.board} | {row.optimize} | {row.op} | {row.kernel} | {row.macs:,} | "
+            f"{row.instructions:,} | {each} | {limit} |"
+        )
+    return lines
 
 
 if __name__ == "__main__":

@@ -87,6 +87,8 @@ class Variant(ABC):
     """The least of disco_targets.board.INSTRUCTION_SETS that it runs on."""
     params: ClassVar[type]
     """The class of kernel_params that it computes."""
+    instructions_per_mac: ClassVar[float | None] = None
+    """Of the innermost loop's body alone, loads included: the kernel's own limit. None where there is no such loop."""
 
     @abstractmethod
     def fits(self, layer: Layer) -> bool:

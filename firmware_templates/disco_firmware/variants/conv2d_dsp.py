@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
-from disco_firmware.variants.conv2d_dsp_cost import estimate_code_bytes, predict_instructions
+from disco_firmware.variants.conv2d_dsp_cost import PAIR, estimate_code_bytes, predict_instructions
 from disco_firmware.variants.conv2d_dsp_plan import Plan, plan_layer
 from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
 
@@ -29,6 +29,7 @@ class Conv2DDsp(Variant):
     structure: ClassVar[str] = "disco_conv2d_dsp_t"
     instruction_set: ClassVar[str] = "dsp"
     params: ClassVar[type] = Conv2D
+    instructions_per_mac: ClassVar[float | None] = PAIR / (2 * 2 * 4)
     weight_bytes: ClassVar[int]
 
     def fits(self, layer: Layer) -> bool:

@@ -11,7 +11,7 @@ from disco_firmware.variants.base import Layer
 from disco_firmware.variants.conv2d_dsp_plan import Plan, half
 from disco_firmware.variants.conv2d_scaling import GENERAL, SIGNED, Scaling
 
-_PAIR = 11
+PAIR = 11
 """Of the inner loop: for a pair of values, two pixels and four output channels."""
 _CHECK = 3
 """The end of the inner loop, every 16 pairs."""
@@ -42,7 +42,7 @@ def predict_instructions(layer: Layer, plan: Plan, scaling: Scaling, weight_byte
     turns = -(-output.height // plan.rows_together)
     sums, runs, rows = _sums(layer, plan)
     run = plan.row_values // 2 * (_window_h(layer) if plan.patches else 1)
-    count: float = blocks * runs * (_PAIR * run + (_CHECK * (1 + run // 16) if run >= 32 else 0))
+    count: float = blocks * runs * (PAIR * run + (_CHECK * (1 + run // 16) if run >= 32 else 0))
     if plan.flat:
         count += blocks * sums * (_FLAT_STEP_VARYING if output.height % plan.rows_together else _FLAT_STEP)
     else:
@@ -62,7 +62,7 @@ def estimate_code_bytes(layer: Layer, plan: Plan, scaling: Scaling, weight_bytes
     around = 700 if plan.flat and not plan.patches else 1200
     around += 600 if layer.inputs[0].channels % 4 else 0
     around += 1700 if _dilated(layer) else 0
-    body = 4 * _PAIR * unrolled + (700 if scaling.form == GENERAL else 0)
+    body = 4 * PAIR * unrolled + (700 if scaling.form == GENERAL else 0)
     return around + body + (bodies - 1) * (body + 1000) + (450 if weight_bytes == 1 else 0)
 
 

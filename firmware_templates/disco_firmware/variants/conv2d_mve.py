@@ -34,6 +34,7 @@ class Conv2DMve(Variant):
     structure = "disco_conv2d_mve_t"
     instruction_set = "mve"
     params = Conv2D
+    instructions_per_mac = 14 / (2 * GROUP * VECTOR)
 
     def fits(self, layer: Layer) -> bool:
         """Every geometry, as long as a scattering store reaches from a pixel to the next."""

@@ -28,6 +28,10 @@ LARGEST_RIGHT_SHIFT = {POSITIVE: 17, SIGNED: 23}
 """Beyond it the rounding, which holds the zero point, does not fit int32."""
 
 
+_PRODUCT = 10 / 16
+"""Instructions for a product of transformed values: ten for four channels, two outputs and two tiles."""
+
+
 @dataclass(frozen=True)
 class Tiling:
     """How many tiles of outputs are computed together."""
@@ -201,6 +205,7 @@ class WinogradF4(_Winograd):
 
     name = "Winograd F4"
     tile = 4
+    instructions_per_mac = _PRODUCT * 36 / (16 * 9)
     transformed = True
     element_bytes = 12 * 1024
 
@@ -210,6 +215,7 @@ class WinogradF4Unpacking(_Winograd):
 
     name = "Winograd F4, int8 weights"
     tile = 4
+    instructions_per_mac = _PRODUCT * 36 / (16 * 9)
     transformed = False
     element_bytes = 24 * 1024
 
@@ -219,6 +225,7 @@ class WinogradF2(_Winograd):
 
     name = "Winograd F2"
     tile = 2
+    instructions_per_mac = _PRODUCT * 16 / (4 * 9)
     transformed = True
     element_bytes = 8 * 1024
 

@@ -25,6 +25,7 @@ class DepthwiseAnyDsp(Variant):
     structure = "disco_depthwise_any_dsp_t"
     instruction_set = "dsp"
     params = DepthwiseConv2D
+    instructions_per_mac = 1.0
 
     def fits(self, layer: Layer) -> bool:
         """At least four input channels."""

@@ -28,6 +28,7 @@ class Depthwise3x3Dsp(Variant):
     structure = "disco_depthwise_3x3_dsp_t"
     instruction_set = "dsp"
     params = DepthwiseConv2D
+    instructions_per_mac = 46 / (4 * 9)  # at stride 1, requantisation included
 
     def fits(self, layer: Layer) -> bool:
         """One input channel per output channel, and at least four of them."""

@@ -42,6 +42,7 @@ class DepthwiseMve(Variant):
     structure = "disco_depthwise_mve_t"
     instruction_set = "mve"
     params = DepthwiseConv2D
+    instructions_per_mac = 19 / (8 * 9)  # of 3 x 3 windows
 
     def fits(self, layer: Layer) -> bool:
         """Windows of up to 4 x 4, dilated along the height at most."""

@@ -42,6 +42,7 @@ class FullyConnectedDsp(Variant):
     structure = "disco_fully_connected_dsp_t"
     instruction_set = "dsp"
     params = FullyConnected
+    instructions_per_mac = 14 / (4 * GROUP)
 
     def fits(self, layer: Layer) -> bool:
         """No weight of -128 (which TFLite does not make) where its neighbour would not fit beside it in an int16."""

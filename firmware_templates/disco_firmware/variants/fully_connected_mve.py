@@ -29,6 +29,7 @@ class FullyConnectedMve(Variant):
     structure = "disco_fully_connected_mve_t"
     instruction_set = "mve"
     params = FullyConnected
+    instructions_per_mac = 17 / (GROUP * VECTOR)
 
     def fits(self, layer: Layer) -> bool:  # noqa: ARG002
         """Always."""
