@@ -285,7 +285,7 @@ def test_linux_nodes_that_are_wrong(tmp_path: Path, old: str, new: str, words: s
 
 
 def test_a_missing_cluster_file(tmp_path: Path) -> None:
-    with pytest.raises(DiscoError, match="does not exist: give emulated, posix or"):
+    with pytest.raises(DiscoError, match="does not exist: give a .toml file or"):
         load_cluster(tmp_path / "none.toml")
 
 
