@@ -51,6 +51,12 @@ def calls(text: str) -> list[tuple[str, str]]:
     return [(name, option) for name, rest in CALL.findall(text) for option in OPTION.findall(rest)]
 
 
+def table(text: str, first: str) -> list[list[str]]:
+    """Cells of the rows of the table whose first column is called `first`."""
+    block = text[text.index(f"| {first} |") :].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()[2:]]
+
+
 @pytest.fixture(scope="module")
 def options() -> dict[str, set[str]]:
     """Of each command, as its help lists them."""
@@ -83,3 +89,16 @@ def test_the_checks_see_faults(tmp_path: Path, options: dict[str, set[str]]) -> 
     assert calls(text) == [("disco-run", "--boards"), ("disco-run", "--no-such"), ("disco-latency", "--nodes")]
     assert "--boards" in options["disco-run"]
     assert "--no-such" not in options["disco-run"]
+
+
+def test_the_readme_has_the_figures_of_the_benchmark() -> None:
+    page = (REPOSITORY / "benchmarks" / "firmware.md").read_text(encoding="utf-8")
+    counts = {(model, board, optimize): count for model, board, optimize, _, _, count, *_ in table(page, "model")}
+    rows = table((REPOSITORY / "README.md").read_text(encoding="utf-8"), "network")
+    assert len(rows) == 4
+    m4, m55 = "qemu-mps2-an386", "qemu-mps3-an547"
+    for name, _, *shown in rows:
+        model = name[name.index("(") + 1 : -1]
+        columns = ((m4, "size"), (m4, "balanced"), (m4, "speed"), (m55, "balanced"))
+        measured = [int(counts[(model, *column)].replace(",", "")) / 1e6 for column in columns]
+        assert shown[:4] == [f"{count:.2f} M" for count in measured]
