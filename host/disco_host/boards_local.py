@@ -35,7 +35,7 @@ def check_emulators(boards: Sequence[Board], nodes: int | None = None) -> None:
         if emulator is None:
             raise DiscoError(
                 f"node {node} was exported for {board.name}, which is not emulated: export it for a qemu- target, or "
-                "run with --boards posix or a cluster file"
+                "run with --boards posix, --boards linux or a cluster file"
             )
         if board.max_nodes is not None and (nodes or len(boards)) > board.max_nodes:
             raise DiscoError(

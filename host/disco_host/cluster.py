@@ -82,7 +82,7 @@ def load_cluster(path: Path) -> tuple[ClusterNode, ...]:
             twice, a baud rate that is no positive whole number.
     """
     if not path.is_file():
-        raise DiscoError(f"cluster file {path} does not exist: give emulated, posix or a .toml file")
+        raise DiscoError(f"cluster file {path} does not exist: give a .toml file or one of the words that --help lists")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -35,6 +35,8 @@ class NodeFirmware:
         name = self.board.name
         if self.board.emulator is not None:
             return f"{name} is emulated: nothing to flash, disco-run --boards emulated starts it."
+        if self.board.tflite:
+            return f"{name} needs no firmware: an agent, which a cluster file names or disco-run --boards linux starts."
         if self.board.chip is None:
             return f"{name} is a process on this PC: nothing to flash, disco-run --boards posix starts it."
         return f"{name} has no flash method yet: write {self.image.path} with the board's own tool."

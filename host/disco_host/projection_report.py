@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -42,7 +43,7 @@ def _table(title: str, first: str, *columns: str) -> Table:
 
 
 def _nodes(projection: Projection) -> Table:
-    title = f"Nodes, projected with {escape(projection.file)}"
+    title = f"Nodes, projected with {escape(Path(projection.file).name)}"
     table = _table(title, "node", "compute ms", "protocol ms", "waiting ms", "end ms")
     for node in projection.nodes:
         values = (node.compute_ms, node.protocol_ms, node.waiting_ms, node.end_ms)

@@ -73,9 +73,8 @@ def nodes_table(result: RunResult) -> Table:
 
 def memory_table(result: RunResult) -> Table:
     """Flash and RAM of the nodes whose firmware was built here."""
-    table = Table(
-        title="Memory in bytes: flash as linked, RAM as linked and the stack that was in use", title_justify="left"
-    )
+    title = "Memory in bytes: flash as linked, RAM as linked plus the stack that was in use"
+    table = Table(title=title, title_justify="left")
     table.add_column("node")
     for column in ("flash", "RAM", "of it stack"):
         table.add_column(column, justify="right")

@@ -213,6 +213,8 @@ def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
     if len(kernels) > 1:
         raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
+    if config.mode == XNNPACK and XNNPACK not in kernels:
+        raise UsageError(f"no node computes with {XNNPACK}: --mode is for Linux nodes with --engine {TFLITE}")
     return kernels.pop() if kernels else REFERENCE
 
 

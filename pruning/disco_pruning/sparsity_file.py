@@ -30,7 +30,7 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
     for name in wanted.layers:
         if name not in known:
             raise DiscoError(
-                f"sparsity file {path} names layer '{name}', which the network does not have: it has "
-                f"{', '.join(sorted(known))}"
+                f"sparsity file {path} names layer '{name}', which the network does not have: make it from the file "
+                f"that export_onnx wrote of it; it has {', '.join(sorted(known))}"
             )
     return dict(wanted.layers)

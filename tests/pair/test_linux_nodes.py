@@ -117,6 +117,12 @@ def test_both_engines_in_one_network_are_refused_before_anything_is_started(
         run(RunConfig(bundle=make_bundle(2, "linux"), boards=str(path)))
 
 
+@pytest.mark.parametrize(("boards", "engine"), [("linux", NATIVE), ("posix", None)])
+def test_kernels_that_no_node_has_are_refused(make_bundle: BundleMaker, boards: str, engine: str | None) -> None:
+    with pytest.raises(UsageError, match="no node computes with xnnpack"):
+        run(RunConfig(bundle=make_bundle(2, "linux"), boards=boards, engine=engine, mode=XNNPACK))
+
+
 @pytest.mark.slow
 def test_boards_and_linux_nodes_in_one_network(tmp_path: Path, folder: Path, agents: list[AgentProcess]) -> None:
     (tmp_path / "tiny.tflite").write_bytes(tiny_model())
