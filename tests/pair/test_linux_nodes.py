@@ -24,6 +24,7 @@ from disco_converter.export import ExportConfig, export
 from disco_firmware.reference import XNNPACK
 from disco_host.config import RunConfig
 from disco_host.node.messages import NATIVE, TFLITE
+from disco_host.node.tls import TlsFiles, listening_context
 from disco_host.remote import slices
 from disco_host.run import Progress, RunOutcome
 from disco_host.run import run as run_bundle
@@ -241,6 +242,18 @@ def test_a_slice_of_another_bundle_is_told(
         run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents))))
 
 
+def test_a_program_in_the_cache_that_was_damaged_is_built_again(
+    tiny: Path, folder: Path, agents: list[AgentProcess]
+) -> None:
+    config = RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), engine=NATIVE)
+    assert run(config).result.bit_exact
+    images = [node for node in folder.rglob("build/posix/node*/node*") if node.name == node.parent.name]
+    assert images
+    for image in images:
+        os.truncate(image, 1000)  # as after a power cut
+    assert run(config).result.bit_exact
+
+
 def test_a_node_without_a_compiler_runs_tflite_alone(tiny: Path, folder: Path, tmp_path: Path) -> None:
     write_token(tmp_path)
     with AgentProcess(tmp_path, path="/nonexistent") as one, AgentProcess(tmp_path, path="/nonexistent") as other:
@@ -320,3 +333,11 @@ def test_tls(tiny: Path, folder: Path, certificates: Path, agents: list[AgentPro
             attempt([one, other], None)
         with pytest.raises(DiscoError, match="no TLS with it: the other side does not speak it"):
             attempt(agents, "ca.pem")
+
+
+def test_an_encrypted_key_is_refused_without_a_question(certificates: Path) -> None:
+    locked = certificates / "locked.key"
+    aes = ["-aes256", "-passout", "pass:word", "-out", str(locked)]
+    subprocess.run(["openssl", "ec", "-in", str(certificates / "node.key"), *aes], check=True, capture_output=True)
+    with pytest.raises(DiscoError, match=r"locked\.key is encrypted"):
+        listening_context(TlsFiles(certificates / "node.pem", locked, certificates / "ca.pem"))
