@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -51,7 +52,8 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
     )
 
     def log(text: str) -> None:
-        errors.print(text, markup=False, highlight=False, soft_wrap=True)
+        with contextlib.suppress(OSError):  # a full disk or a closed pipe is no reason to leave a job half done
+            errors.print(text, markup=False, highlight=False, soft_wrap=True)
 
     with Agent(config, log) as agent:
         log(f"disco-node listens at {agent.endpoint}{' with TLS' if config.tls else ''}")

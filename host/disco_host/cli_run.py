@@ -62,10 +62,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         exchange_deadline_s=options.exchange_deadline,
         probe_links=options.probe_links is not None,
     )
-    if options.json is not None and options.json == options.trace:
-        raise UsageError("--json and --trace name the same file: give each its own")
-    for file in (options.json, options.trace, options.probe_links):
-        check_writable(file)
+    _check_files(options)
     with Bar(errors) as bar:
         outcome = run(config, bar)
     write_json(options.json, outcome.to_json())
@@ -82,6 +79,20 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
     if outcome.projected is not None:
         print_projection(outcome.projected.projection, console)
     return EXIT_OK if outcome.result.bit_exact else EXIT_FAILED
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """UsageError where two reports would go into one file, DiscoError where one cannot be written."""
+    taken: dict[Path, str] = {}
+    for option in ("json", "trace", "probe_links"):
+        file: Path | None = getattr(options, option)
+        if file is None:
+            continue
+        name = "--" + option.replace("_", "-")
+        check_writable(file)
+        other = taken.setdefault(file.resolve(), name)
+        if other != name:
+            raise UsageError(f"{other} and {name} name the same file: give each its own")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -100,7 +100,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     progress.step("checking the bundle")
     bundle = load_bundle(config.bundle)
     cluster = _cluster(config, bundle)
-    config = replace(config, engine=config.engine or _usual_engine(cluster))
+    config = replace(config, engine=_engine(config, cluster))
     manifest = bundle.manifest
     model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
@@ -198,9 +198,13 @@ def _probe(config: RunConfig, boards: Boards, progress: Progress) -> tuple[Probe
     return probe_links(boards.linux.watch, boards.linux.addresses)
 
 
-def _usual_engine(cluster: tuple[ClusterNode, ...] | None) -> str:
-    """Boards understand native nodes only."""
-    return TFLITE if cluster is None or all(node.is_linux for node in cluster) else NATIVE
+def _engine(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
+    """That of Linux nodes where the cluster file does not say; boards understand native nodes only."""
+    if config.engine is None:
+        return TFLITE if cluster is None or all(node.is_linux for node in cluster) else NATIVE
+    if config.boards != LINUX and not any(node.is_linux for node in cluster or ()):
+        raise UsageError(f"engine {config.engine} is for Linux nodes: run with --boards linux, or without --engine")
+    return config.engine
 
 
 def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
@@ -213,6 +217,8 @@ def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
     if len(kernels) > 1:
         raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
+    if config.mode not in kernels | {REFERENCE}:
+        raise UsageError(f"no node computes with {config.mode}: Linux nodes do, with --engine tflite")
     return kernels.pop() if kernels else REFERENCE
 
 

@@ -24,6 +24,7 @@ from disco_converter.export import ExportConfig, export
 from disco_firmware.reference import XNNPACK
 from disco_host.config import RunConfig
 from disco_host.node.messages import NATIVE, TFLITE
+from disco_host.node.tls import TlsFiles, listening_context
 from disco_host.remote import slices
 from disco_host.run import Progress, RunOutcome
 from disco_host.run import run as run_bundle
@@ -314,3 +315,11 @@ def test_tls(tiny: Path, folder: Path, certificates: Path, agents: list[AgentPro
             attempt([one, other], None)
         with pytest.raises(DiscoError, match="no TLS with it: the other side does not speak it"):
             attempt(agents, "ca.pem")
+
+
+def test_an_encrypted_key_is_refused_without_a_question(certificates: Path) -> None:
+    locked = certificates / "locked.key"
+    aes = ["-aes256", "-passout", "pass:word", "-out", str(locked)]
+    subprocess.run(["openssl", "ec", "-in", str(certificates / "node.key"), *aes], check=True, capture_output=True)
+    with pytest.raises(DiscoError, match=r"locked\.key is encrypted"):
+        listening_context(TlsFiles(certificates / "node.pem", locked, certificates / "ca.pem"))

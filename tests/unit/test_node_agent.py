@@ -7,6 +7,8 @@ import hashlib
 import os
 import secrets
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ import pytest
 
 from disco_firmware.reference import REFERENCE
 from disco_host.node import auth, frames
-from disco_host.node.address import Endpoint, is_loopback, parse_endpoint
+from disco_host.node.address import Endpoint, connect_to, is_loopback, parse_endpoint
 from disco_host.node.agent import Agent, AgentConfig
 from disco_host.node.cache import KEPT, Slice, check_request
 from disco_host.node.calls import Keys, RefusedError, call
@@ -437,16 +439,50 @@ def test_addresses(text: str, endpoint: Endpoint) -> None:
     assert parse_endpoint(str(endpoint)) == endpoint
 
 
-@pytest.mark.parametrize("text", ["", ":80", "host:", "host:x", "host:70000", "::1:80", "host:٣"])
+@pytest.mark.parametrize("text", ["", ":80", "host:", "host:x", "host:70000", "::1:80", "host:٣", "host:" + "9" * 5000])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(UsageError, match="is no address: write HOST:PORT"):
         parse_endpoint(text)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70 + ".local", "a\0b"])
+def test_what_cannot_be_a_name(host: str) -> None:
+    with pytest.raises(DiscoError, match="is unknown"):
+        connect_to(Endpoint(host, 80))
+
+
+def test_a_name_of_several_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent listens at one of them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+        known = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, place[1])) for host in ("127.0.0.9", place[0])]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: known)
+        with connect_to(Endpoint("pi.local", place[1])) as line:
+            assert line.getpeername() == place
 
 
 def test_loopback() -> None:
     assert is_loopback(Endpoint("127.0.0.1", 1))
     assert is_loopback(Endpoint("localhost", 1))
     assert not is_loopback(Endpoint("0.0.0.0", 1))
+
+
+def test_an_agent_whose_log_cannot_be_written_serves_on(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    auth.write_token(token)
+    keys = Keys(auth.load_token(token))
+    ours, theirs = os.pipe()
+    command = [sys.executable, "-m", "disco_host.cli_node", "--listen", "127.0.0.1:0", "--token-file", str(token)]
+    command += ["--cache", str(tmp_path / "cache"), "--ready-fd", str(theirs)]
+    with open("/dev/full", "w") as full, subprocess.Popen(command, stderr=full, pass_fds=[theirs]) as agent:
+        try:
+            os.close(theirs)
+            endpoint = parse_endpoint(os.read(ours, 100).decode().strip())
+            for _ in range(2):
+                call(endpoint, keys, CONTROL, JOB).close()
+        finally:
+            os.close(ours)
+            agent.kill()
 
 
 # ---- the host's side of it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from disco_targets.errors import DiscoError, UsageError
 SCHEME = "disco://"
 DEFAULT_PORT = 7450
 CONNECT_S = 2.0
+_PORT = re.compile("[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def parse_endpoint(text: str) -> Endpoint:
         host = host[1:-1]
     elif ":" in host:
         host = ""
-    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+    if not host or not _PORT.fullmatch(port) or int(port) > 65535:
         raise UsageError(f"{text!r} is no address: write HOST:PORT, for example 192.168.1.7:{DEFAULT_PORT}")
     return Endpoint(host, int(port))
 
@@ -74,27 +76,35 @@ def listen_at(endpoint: Endpoint) -> socket.socket:
 
 
 def connect_to(endpoint: Endpoint, timeout_s: float = CONNECT_S) -> socket.socket:
-    """A connection, without the delay of Nagle's algorithm.
+    """A connection, without the delay of Nagle's algorithm, to the first address of a name that takes it.
 
     Raises:
         DiscoError: The name is unknown.
         OSError: Nobody listens there, or nobody answers in time.
     """
-    family, _, _, _, address = _resolve(endpoint)[0]
-    line = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        line.settimeout(timeout_s)
-        line.connect(address)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except BaseException:
-        line.close()
-        raise
-    return line
+    refused: OSError | None = None
+    for family, _, _, _, address in _resolve(endpoint):
+        line = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            line.settimeout(timeout_s)
+            line.connect(address)
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:  # a name may have IPv6 addresses, too, at which the agent does not listen
+            line.close()
+            refused = refused or error
+        except BaseException:
+            line.close()
+            raise
+        else:
+            return line
+    assert refused is not None  # a name has an address
+    raise refused
 
 
 def _resolve(endpoint: Endpoint) -> list[tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]]:
     try:
         found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise DiscoError(f"{endpoint}: the name {endpoint.host} is unknown ({error.strerror})") from error
+    except (OSError, ValueError) as error:  # ValueError: it cannot be a name, as "a..b"
+        why = error.strerror if isinstance(error, OSError) else "it cannot be a name"
+        raise DiscoError(f"{endpoint}: the name {endpoint.host} is unknown ({why})") from error
     return found  # type: ignore[return-value]

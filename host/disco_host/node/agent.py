@@ -149,8 +149,8 @@ class Agent:
 
     def _run_job(self, line: socket.socket, name: str, number: str) -> None:
         job = self._admit(line, name, number)
-        self._log(f"job of {name} begins")
         try:
+            self._log(f"job of {name} begins")
             line.sendall(_welcome())
             job.serve()
         except OSError:

@@ -28,10 +28,14 @@ def listening_context(files: TlsFiles) -> ssl.SSLContext:
     Raises:
         DiscoError: The files cannot be used.
     """
+
+    def no_password() -> str:  # instead of OpenSSL's question at the terminal, which an agent may not have
+        raise DiscoError(f"key {files.key} is encrypted, and nobody is there to type its password: store it without")
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(files.certificate, files.key)
+        context.load_cert_chain(files.certificate, files.key, no_password)
     except (OSError, ssl.SSLError) as error:
         raise DiscoError(
             f"certificate {files.certificate} with key {files.key} cannot be used: {error.strerror or error}"
