@@ -20,7 +20,7 @@ def parse_shares(text: str) -> tuple[float, ...]:
         sizes = [float(part) for part in text.split(",")]
     except ValueError:
         sizes = []
-    if not sizes or not all(0 < size < math.inf for size in sizes):
+    if not sizes or not all(size > 0 for size in sizes) or sum(sizes) == math.inf:
         raise UsageError(f"--shares {text}: give each node a number above zero, such as 3,1")
     return tuple(size / math.fsum(sizes) for size in sizes)
 

@@ -236,6 +236,18 @@ def test_a_slice_of_another_bundle_is_told(
         run(RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents))))
 
 
+def test_a_program_in_the_cache_that_was_damaged_is_built_again(
+    tiny: Path, folder: Path, agents: list[AgentProcess]
+) -> None:
+    config = RunConfig(bundle=tiny, boards=str(cluster_file(folder, agents)), engine=NATIVE)
+    assert run(config).result.bit_exact
+    images = [node for node in folder.rglob("build/posix/node*/node*") if node.name == node.parent.name]
+    assert images
+    for image in images:
+        os.truncate(image, 1000)  # as after a power cut
+    assert run(config).result.bit_exact
+
+
 def test_a_node_without_a_compiler_runs_tflite_alone(tiny: Path, folder: Path, tmp_path: Path) -> None:
     write_token(tmp_path)
     with AgentProcess(tmp_path, path="/nonexistent") as one, AgentProcess(tmp_path, path="/nonexistent") as other:

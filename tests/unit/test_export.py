@@ -115,6 +115,7 @@ def test_more_nodes_than_channels_are_refused() -> None:
         (["broken.tflite", "--nodes", "2", "--target", "posix"], 1, "not a .tflite file"),
         (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3,0"], 2, "a number above zero"),
         (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3;1"], 2, "a number above zero"),
+        (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "1e308,1e308"], 2, "a number above zero"),
         (["model.onnx", "--nodes", "2", "--target", "posix", "--shares", "3,1,1"], 2, "3 shares for 2 nodes"),
         (["model.onnx", "--nodes", "9", "--target", "qemu-mps2-an386"], 1, "at most 5"),
     ],

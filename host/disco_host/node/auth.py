@@ -144,7 +144,9 @@ def _receive(line: socket.socket, size: int, deadline: float) -> bytes:
         try:
             more = line.recv(size - len(data))
         except TimeoutError as error:
-            raise HandshakeError(f"it said nothing for {HANDSHAKE_S:g} s: does one side want TLS?") from error
+            raise HandshakeError(
+                f"it said nothing for {HANDSHAKE_S:g} s: does it hang, or does one side want TLS?"
+            ) from error
         if not more:
             raise HandshakeError("it closed the connection during the handshake: does one side want TLS?")
         data += more

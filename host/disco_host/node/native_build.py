@@ -23,12 +23,21 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 _BUILT = "built"
+"""Holds the hash of the program: after a power cut a file may be there without its bytes."""
 
 
 def image_of(folder: Path, node: int) -> Path | None:
-    """The program of a slice that was built already."""
+    """The program of a slice that was built already, and is still what was built."""
     image = folder / "project" / "build" / HOSTED_BSP / f"node{node}" / f"node{node}"
-    return image if (folder / _BUILT).is_file() and image.is_file() else None
+    try:
+        whole = (folder / _BUILT).read_text(encoding="ascii", errors="replace") == _hash_of(image)
+    except OSError:
+        return None
+    return image if whole else None
+
+
+def _hash_of(image: Path) -> str:
+    return hashlib.sha256(image.read_bytes()).hexdigest()
 
 
 def runtime_hash() -> str:
@@ -64,14 +73,15 @@ def build(folder: Path, node: int, nodes: int) -> None:
         if image_of(folder, node) is not None:
             return
         project = folder / "project"
+        shutil.rmtree(project, ignore_errors=True)  # what an interrupted build, or a power cut, has left of it
         source = project / f"node{node}"
         source.mkdir(parents=True, exist_ok=True)
         for part in sorted((folder / "parts").glob("disco_*")):
             shutil.copy(part, source)
         write_node_project(load_board(HOSTED_BSP), node, nodes, source)
         copy_firmware_sources((), project)
-        build_node(project, node, port=HOSTED_BSP)
-        (folder / _BUILT).touch()
+        image = build_node(project, node, port=HOSTED_BSP)
+        (folder / _BUILT).write_text(_hash_of(image.path), encoding="ascii")
 
 
 def _main() -> int:
