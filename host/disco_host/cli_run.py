@@ -83,6 +83,8 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
 
 def _check_files(options: argparse.Namespace) -> None:
     """UsageError where two reports would go into one file, DiscoError where one cannot be written."""
+    if options.probe_links is not None and options.probe_links.suffix != ".toml":
+        raise UsageError(f"--probe-links {options.probe_links}: a system for disco-latency is a file NAME.toml")
     taken: dict[Path, str] = {}
     for option in ("json", "trace", "probe_links"):
         file: Path | None = getattr(options, option)

@@ -100,8 +100,9 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     progress.step("checking the bundle")
     bundle = load_bundle(config.bundle)
     cluster = _cluster(config, bundle)
-    config = replace(config, engine=_engine(config, cluster))
     manifest = bundle.manifest
+    _check_linux_nodes(config, manifest.nodes, cluster)
+    config = replace(config, engine=_engine(config, cluster))
     model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
     samples = load_inputs(config.inputs or bundle.vector_inputs, input_tensor)
@@ -122,7 +123,6 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
             watch=boards.watch,
         ) as session,
     ):
-        _check_probe(config, boards)
         facts = session.greet()
         check_units(facts, config.count)
         session.connect()
@@ -152,10 +152,6 @@ def _check_config(config: RunConfig) -> None:
     for name, seconds in (("deadline", config.deadline_s), ("exchange deadline", config.exchange_deadline_s)):
         if seconds is not None and not 0 < seconds <= 3600:
             raise UsageError(f"{name} is {seconds:g} s, it must be above 0, at most 3600")
-    if config.project is not None and config.boards in (POSIX, LINUX):
-        raise UsageError(
-            f"{config.boards} nodes measure time, which is not projected: use --project with emulated boards"
-        )
     if config.count not in (INSTRUCTIONS, CYCLES_ESTIMATE):
         raise UsageError(f"count is {config.count!r}, it must be {INSTRUCTIONS} or {CYCLES_ESTIMATE}")
     if config.count == CYCLES_ESTIMATE and config.boards != EMULATED:
@@ -184,10 +180,16 @@ def _cluster(config: RunConfig, bundle: Bundle) -> tuple[ClusterNode, ...] | Non
     return cluster
 
 
-def _check_probe(config: RunConfig, boards: Boards) -> None:
-    if config.probe_links and (boards.linux is None or len(boards.linux.addresses) < 2):
+def _check_linux_nodes(config: RunConfig, nodes: int, cluster: tuple[ClusterNode, ...] | None) -> None:
+    """Options that depend on how many there are."""
+    linux = nodes if config.boards == LINUX else sum(node.is_linux for node in cluster or ())
+    if config.probe_links and linux < 2:
         raise UsageError(
             "links are probed between Linux nodes: run with --boards linux, or a cluster file with two of them"
+        )
+    if config.project is not None and (linux or config.boards == POSIX):
+        raise UsageError(
+            f"{POSIX if config.boards == POSIX else LINUX} nodes measure time, which is not projected: use --project with emulated boards"
         )
 
 
@@ -217,8 +219,8 @@ def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
     if len(kernels) > 1:
         raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
-    if config.mode == XNNPACK and XNNPACK not in kernels:
-        raise UsageError(f"no node computes with {XNNPACK}: --mode is for Linux nodes with --engine {TFLITE}")
+    if config.mode not in kernels | {REFERENCE}:
+        raise UsageError(f"no node computes with {config.mode}: Linux nodes do, with --engine tflite")
     return kernels.pop() if kernels else REFERENCE
 
 

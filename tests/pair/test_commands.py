@@ -253,10 +253,12 @@ def test_a_bundle_of_another_version_is_refused(bundle: Path, tmp_path: Path) ->
         (["--boards", "emulated", "--json", "/none/x.json"], "/none/x.json cannot be written", 1),
         (["--boards", "emulated", "--json", "x", "--trace", "x"], "--json and --trace name the same file", 2),
         (
-            ["--boards", "linux", "--json", "x", "--probe-links", "./x"],
+            ["--boards", "linux", "--json", "x.toml", "--probe-links", "./x.toml"],
             "--json and --probe-links name the same file",
             2,
         ),
+        (["--boards", "linux", "--probe-links", "x.json"], "a system for disco-latency is a file NAME.toml", 2),
+        (["--boards", "linux", "--project", "x.toml"], "linux nodes measure time, which is not projected", 2),
         (["--boards", "posix", "--engine", "native"], "engine native is for Linux nodes", 2),
         (["--boards", "posix", "--mode", "xnnpack"], "no node computes with xnnpack", 2),
         (["--boards", "linux", "--engine", "native", "--mode", "xnnpack"], "no node computes with xnnpack", 2),
