@@ -188,9 +188,8 @@ def _check_linux_nodes(config: RunConfig, nodes: int, cluster: tuple[ClusterNode
             "links are probed between Linux nodes: run with --boards linux, or a cluster file with two of them"
         )
     if config.project is not None and (linux or config.boards == POSIX):
-        raise UsageError(
-            f"{POSIX if config.boards == POSIX else LINUX} nodes measure time, which is not projected: use --project with emulated boards"
-        )
+        kind = POSIX if config.boards == POSIX else LINUX
+        raise UsageError(f"{kind} nodes measure time, which is not projected: use --project with emulated boards")
 
 
 def _probe(config: RunConfig, boards: Boards, progress: Progress) -> tuple[ProbedLink, ...]:
