@@ -16,6 +16,7 @@ from helpers.overlap_cases import PORTABLE, OverlapCase, nearest, program, rando
 
 SOURCES = c_build.RUNTIME / "src"
 KERNELS = [SOURCES / f"kernel_{name}.c" for name in ("add", "conv2d", "depthwise_conv2d", "mul", "pool2d", "relu")]
+KERNELS += [SOURCES / f"{name}.c" for name in ("dot_products", "requantise")]
 MVE = Path(__file__).parent
 MVE_FLAGS = ("-O3", "-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "--specs=rdimon.specs")
 EMULATOR = (

@@ -32,7 +32,7 @@ def python_target(target: str, seconds: float, seed: int) -> str:
     found = BUILD / "corpus" / target
     found.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(HERE / "harness.py"), target, f"-max_total_time={max(1, round(seconds))}"]
-    command += [f"-seed={seed}", "-timeout=20", "-rss_limit_mb=1024", f"-artifact_prefix={BUILD}/{target}-"]
+    command += [f"-seed={seed}", "-timeout=20", f"-artifact_prefix={BUILD}/{target}-"]
     done = subprocess.run([*command, str(found), str(HERE / "corpus" / target)], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{target}: seed {seed}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")

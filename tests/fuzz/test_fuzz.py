@@ -29,7 +29,7 @@ def fuzz(folder: Path, harness: Path, target: str, runs: int) -> subprocess.Comp
         pytest.skip("no atheris here (it has wheels for x86-64): pip install 'disco-edge[dev]'")
     found = folder / "found"
     found.mkdir()
-    options = ["-seed=1", f"-runs={runs}", "-timeout=20", "-rss_limit_mb=1024", f"-artifact_prefix={folder}/"]
+    options = ["-seed=1", f"-runs={runs}", "-timeout=20", f"-artifact_prefix={folder}/"]
     command = [sys.executable, str(harness), target, *options, str(found)]
     corpus = CORPUS / target
     return subprocess.run(

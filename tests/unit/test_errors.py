@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,21 @@ def test_an_interrupt_comes_once_and_ignored_signals_stay_ignored() -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert cleaned == ["lives on", "all"]
+
+
+def test_an_interrupt_that_python_drops_comes_again() -> None:
+    class Dropping:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def interrupted_in_a_finaliser() -> None:
+        Dropping()
+        time.sleep(20)
+
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        interrupted_in_a_finaliser()
+    assert sys.unraisablehook is before
 
 
 def test_a_report_goes_to_a_file_that_can_be_written(tmp_path: Path) -> None:
