@@ -50,7 +50,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _raised_again(listen: Callable[[], None], number: signal.Signals | None) -> Iterator[None]:
-    """Within it a KeyboardInterrupt that Python drops comes again: `listen`, then signal `number` to the main thread."""
+    """Within it a KeyboardInterrupt that Python drops comes again: `listen`, then signal `number` to this thread."""
     before = sys.unraisablehook
     timers: list[threading.Timer] = []
 
