@@ -25,7 +25,7 @@ from disco_targets.errors import DiscoError, UsageError
 
 MOST_STRANGERS = 32
 """Connections that have not proved the token yet; more are closed at once."""
-PATIENCE_S = 0.7
+PATIENCE_S = 2.0
 """How long a new host waits for the end of a job whose host has just gone."""
 QUIET_S = 1.5
 """A host that lives answers every heartbeat. One that did not for so long must make room for another one."""
