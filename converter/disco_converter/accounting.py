@@ -80,6 +80,14 @@ def sent_channels(partition: Partition, slice_: NodeSlice, op: SlicedOp) -> int:
     )
 
 
+def is_sent(partition: Partition, slice_: NodeSlice, buffer: str) -> bool:
+    """Whether channels of a buffer leave the node."""
+    return any(
+        exchange.tensor == buffer and any(sender == slice_.node for sender, _ in exchange.routes)
+        for exchange in partition.exchanges
+    )
+
+
 def received_channels(slice_: NodeSlice, op: SlicedOp) -> int:
     """Halo channels that the op reads."""
     return sum(max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands)

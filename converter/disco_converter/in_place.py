@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from disco_converter import graph as g
+from disco_converter.accounting import is_sent
 from disco_converter.partition import NodeSlice, Partition
 
 _BY_VALUE = (g.Add, g.Mul, g.Activation)
@@ -37,19 +38,12 @@ def _may_be_overwritten(cut: Partition, slice_: NodeSlice, place: int, name: str
     """Whether nobody needs the buffer behind the op, and the op computes as many values from it as it has."""
     op, buffer = slice_.ops[place], slice_.buffers[name]
     tensors = cut.graph.tensors
-    kept = name == cut.graph.input or name in cut.graph.outputs or bool(buffer.halo) or _is_sent(cut, slice_, name)
+    kept = name == cut.graph.input or name in cut.graph.outputs or bool(buffer.halo) or is_sent(cut, slice_, name)
     return (
         not kept
         and len(buffer.own) == len(slice_.buffers[op.output].own)
         and tensors[buffer.tensor].plane == tensors[slice_.buffers[op.output].tensor].plane
         and not any(name == operand.buffer for later in slice_.ops[place + 1 :] for operand in later.operands)
-    )
-
-
-def _is_sent(cut: Partition, slice_: NodeSlice, name: str) -> bool:
-    return any(
-        exchange.tensor == name and any(sender == slice_.node for sender, _ in exchange.routes)
-        for exchange in cut.exchanges
     )
 
 

@@ -57,7 +57,7 @@ def plan_memory(
         overlaps: Which outputs may lie over an input (overlap.overlaps_of).
     """
     scratch = scratch or {}
-    activations = [_stretched(life, together) for life in _lives(partition, slice_)]
+    activations = [_stretched(life, together) for life in activation_lives(partition, slice_)]
     temporary = [
         _stretched(Life(f"{op.name}:scratch", scratch[op.name], index, index), together)
         for index, op in enumerate(slice_.ops)
@@ -112,8 +112,8 @@ def _position(partition: Partition, slice_: NodeSlice, tensor: str) -> int:
     return 0
 
 
-def _lives(partition: Partition, slice_: NodeSlice) -> list[Life]:
-    """Those that share a place are one."""
+def activation_lives(partition: Partition, slice_: NodeSlice) -> list[Life]:
+    """When each buffer is in use; those that share a place are one."""
     shared: dict[str, list[Life]] = {}
     for life in _lives_alone(partition, slice_):
         shared.setdefault(place_of(slice_, life.name), []).append(life)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from disco_converter import graph as g
 from disco_converter.in_place import with_shared_places
-from disco_converter.memory import plan_memory
+from disco_converter.memory import activation_lives
 from disco_converter.partition import Partition, partition
+from disco_converter.placement import needed_bytes
 
 
 def partition_in_order(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> Partition:
@@ -43,4 +44,4 @@ def spread_out(graph: g.Graph) -> g.Graph:
 
 
 def _needed_bytes(cut: Partition) -> int:
-    return max(plan_memory(cut, slice_).needed_bytes for slice_ in cut.slices)
+    return max(needed_bytes(activation_lives(cut, slice_), {}) for slice_ in cut.slices)

@@ -9,6 +9,7 @@ channel: over the rows that its windows begin with, or where it takes all rows a
 
 from __future__ import annotations
 
+from disco_converter.accounting import is_sent
 from disco_converter.memory import place_of
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
@@ -61,11 +62,8 @@ def overlap_of(layer: Layer, variant: Variant | None) -> Overlap | None:
 def _is_free(cut: Partition, slice_: NodeSlice, index: int) -> bool:
     op = slice_.ops[index]
     source, target = place_of(slice_, op.operands[0].buffer), place_of(slice_, op.output)
-    sent = any(
-        exchange.tensor == source and any(sender == slice_.node for sender, _ in exchange.routes)
-        for exchange in cut.exchanges
-    )
     read_later = any(
         place_of(slice_, operand.buffer) == source for later in slice_.ops[index + 1 :] for operand in later.operands
     )
-    return not (sent or read_later or source in cut.graph.outputs or slice_.buffers[target].halo)
+    kept = read_later or is_sent(cut, slice_, source) or source in cut.graph.outputs
+    return not (kept or slice_.buffers[target].halo)

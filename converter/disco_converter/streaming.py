@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from disco_converter import accounting
+from disco_converter.accounting import is_sent
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
@@ -25,7 +25,7 @@ def most_rows(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tu
 
     An op streams when it waits for a halo, or when what it or the op after it computes is sent.
     """
-    sent = [_is_sent(cut, slice_, lowered) for lowered in ops]
+    sent = [is_sent(cut, slice_, lowered.op.output) for lowered in ops]
     result: list[int | None] = []
     for place, lowered in enumerate(ops):
         waits = any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
@@ -53,7 +53,7 @@ def joined_ops(
             and lowered.layer.output.height == before.layer.output.height > 1
             and before.op.output in {operand.buffer for operand in lowered.op.operands}
             and not any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
-            and _is_sent(cut, slice_, lowered)
+            and is_sent(cut, slice_, lowered.op.output)
             and kernels[first].row_step % kernel.row_step == 0
         ):
             joined.add(place)
@@ -71,7 +71,7 @@ def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[
         lowered = program.ops[first]
         height = lowered.layer.output.height
         streams = any(
-            _is_sent(cut, slice_, one) or any(_reads_halo(slice_, operand) for operand in one.op.operands)
+            is_sent(cut, slice_, one.op.output) or any(_reads_halo(slice_, operand) for operand in one.op.operands)
             for one in program.ops[first:end]
         )
         if streams and not isinstance(lowered.layer.params, k.Reshape):
@@ -125,7 +125,3 @@ def last_op_of_send(plan: MemoryPlan, tensor: str) -> int:
 
 def _reads_halo(slice_: NodeSlice, operand: Operand) -> bool:
     return len(operand.channels) > len(slice_.buffers[operand.buffer].own)
-
-
-def _is_sent(cut: Partition, slice_: NodeSlice, lowered: LoweredOp) -> bool:
-    return accounting.sent_channels(cut, slice_, lowered.op) > 0

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from disco_firmware.manifest import Manifest
     from disco_host.capture import InferenceCapture
+    from disco_host.session import NodeFacts
 
     Int8Array = npt.NDArray[np.int8]
 
@@ -113,27 +115,9 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     golden = Golden(bundle, keep_tensors=config.check_tensors, mode=_kernels(config, cluster))
     checker = Checker(manifest, golden, tensors=config.check_tensors)
     progress.step("starting the boards")
-    with (
-        open_boards(config, bundle, cluster, progress) as boards,
-        Session(
-            manifest,
-            boards.lines,
-            config.deadline_s,
-            exchange_deadline_s=boards.exchange_deadline_s,
-            watch=boards.watch,
-        ) as session,
-    ):
-        facts = session.greet()
-        check_units(facts, config.count)
-        session.connect()
-        before = boards.watch.clocks() if boards.watch is not None else {}
-        if boards.watch is not None:
-            boards.watch.expect_beats(boards.silence_s)
-        progress.step("running")
-        captures = _infer_all(config, session, samples, checker, progress)
-        after = boards.watch.clocks() if boards.watch is not None else {}
+    with open_boards(config, bundle, cluster, progress) as boards:
+        facts, captures, clocks = _converse(config, manifest, boards, samples, checker, progress)
         probed = _probe(config, boards, progress)
-    clocks = tuple(node_clock(node, before[node], after[node]) for node in sorted(before))
     accuracy = None
     if labels is not None:
         accuracy = share_right(manifest, captures[config.warmup :], labels)
@@ -142,6 +126,26 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     if model is None:
         return outcome
     return replace(outcome, projected=project(manifest, outcome.result, model, str(config.project)))
+
+
+def _converse(
+    config: RunConfig, manifest: Manifest, boards: Boards, samples: Int8Array, checker: Checker, progress: Progress
+) -> tuple[tuple[NodeFacts, ...], list[InferenceCapture], tuple[NodeClock, ...]]:
+    """Who the nodes are, all inferences, and the clocks of Linux nodes meanwhile."""
+    watch = boards.watch
+    with Session(
+        manifest, boards.lines, config.deadline_s, exchange_deadline_s=boards.exchange_deadline_s, watch=watch
+    ) as session:
+        facts = session.greet()
+        check_units(facts, config.count)
+        session.connect()
+        before = watch.clocks() if watch is not None else {}
+        if watch is not None:
+            watch.expect_beats(boards.silence_s)
+        progress.step("running")
+        captures = _infer_all(config, session, samples, checker, progress)
+        after = watch.clocks() if watch is not None else {}
+    return facts, captures, tuple(node_clock(node, before[node], after[node]) for node in sorted(before))
 
 
 def _check_config(config: RunConfig) -> None:

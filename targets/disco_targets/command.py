@@ -74,11 +74,15 @@ def write_json(path: Path | None, document: dict[str, Any], indent: int | None =
     Raises:
         DiscoError: It cannot be written.
     """
-    if path is None:
-        return
+    if path is not None:
+        write_text(path, json.dumps(document, indent=indent) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all; raises as `write_json`."""
     partial = _partial(path)
     try:
-        partial.write_text(json.dumps(document, indent=indent) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise DiscoError(f"{path} cannot be written: {error.strerror}") from error

@@ -9,6 +9,8 @@
 
 #include "disco/kernels.h"
 
+#include "case_file.h"
+
 #define MAX_PARAMS 16
 #define MAX_ARRAYS 4
 #define MAX_INPUTS 2
@@ -21,33 +23,6 @@ typedef struct {
     disco_output_t output;
     uint32_t param_count, array_count, input_count;
 } case_t;
-
-static FILE *source;
-
-static void die(const char *what) {
-    (void)fprintf(stderr, "kernel_driver: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-static void read_bytes(void *bytes, size_t length) {
-    if (length > 0 && fread(bytes, 1, length, source) != length) {
-        die("the case file is too short");
-    }
-}
-
-static uint32_t read_u32(void) {
-    uint32_t value;
-    read_bytes(&value, sizeof value);
-    return value;
-}
-
-static uint32_t read_count(uint32_t limit) {
-    const uint32_t count = read_u32();
-    if (count > limit) {
-        die("the case file holds too large a count");
-    }
-    return count;
-}
 
 static void *read_block(size_t length) {
     void *const block = malloc(length > 0 ? length : 1);

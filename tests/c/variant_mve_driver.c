@@ -19,6 +19,8 @@
 #include "variants/fully_connected_mve.h"
 #include "variants/pool_mve.h"
 
+#include "case_file.h" /* after kernels, whose parameters bear the names of its variables */
+
 #define MAX_PARAMS  24
 #define MAX_ARRAYS  3
 #define MAX_INPUTS  2
@@ -38,7 +40,7 @@ typedef struct {
     uint32_t scratch_bytes, output_bytes;
 } case_t;
 
-static FILE *source, *results;
+static FILE *results;
 /* What lies between guards: output, scratch memory, arrays. */
 static _Alignas(16) uint8_t output_block[BLOCK_BYTES], scratch_block[BLOCK_BYTES],
     array_blocks[MAX_ARRAYS][BLOCK_BYTES];
@@ -46,31 +48,6 @@ static _Alignas(16) uint8_t output_block[BLOCK_BYTES], scratch_block[BLOCK_BYTES
 #if defined(VARIANT_CASES)
 #include VARIANT_CASES
 #endif
-
-static void die(const char *what) {
-    (void)fprintf(stderr, "variant_mve_driver: %s\n", what);
-    exit(EXIT_FAILURE);
-}
-
-static void read_bytes(void *bytes, size_t length) {
-    if (length > 0 && fread(bytes, 1, length, source) != length) {
-        die("the case file is too short");
-    }
-}
-
-static uint32_t read_u32(void) {
-    uint32_t value;
-    read_bytes(&value, sizeof value);
-    return value;
-}
-
-static uint32_t read_count(uint32_t limit) {
-    const uint32_t count = read_u32();
-    if (count > limit) {
-        die("the case file holds too large a count");
-    }
-    return count;
-}
 
 /* The `length` bytes of a block between its guards. */
 static uint8_t *guarded(uint8_t *block, uint32_t length) {

@@ -23,6 +23,8 @@ GROUP = 4
 """Output channels computed together."""
 UNROLLED = 16
 """Vectors of a dot product that are written out one after the other."""
+_STEP = 14
+"""Instructions of the inner loop for a vector of inputs, two pixels and a group of outputs."""
 
 
 class Conv2DMve(Variant):
@@ -34,7 +36,7 @@ class Conv2DMve(Variant):
     structure = "disco_conv2d_mve_t"
     instruction_set = "mve"
     params = Conv2D
-    instructions_per_mac = 14 / (2 * GROUP * VECTOR)
+    instructions_per_mac = _STEP / (2 * GROUP * VECTOR)
 
     def fits(self, layer: Layer) -> bool:
         """Every geometry, as long as a scattering store reaches from a pixel to the next."""
@@ -90,7 +92,7 @@ class Conv2DMve(Variant):
         groups = -(-out.channels // GROUP)
         requantise = op.requantise
         looped = _vectors(op) > UNROLLED
-        pair = 14 * _vectors(op) + looped * (2 * ((_vectors(op) - 1) // 8) + 1) + 4
+        pair = _STEP * _vectors(op) + looped * (2 * ((_vectors(op) - 1) // 8) + 1) + 4
         pair += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         pair += 7 + 2 * (out.channels % GROUP > 0) - _moved_by_loads(layer)
         begin = (20 if dense else 40 if _vectors(op) <= 8 else 28) + 16 * (length % 2)

@@ -26,10 +26,8 @@ POSITIVE, SIGNED, ANY = 0, 1, 2
 """DISCO_WINOGRAD_POSITIVE and so on: how accumulators are requantised."""
 LARGEST_RIGHT_SHIFT = {POSITIVE: 17, SIGNED: 23}
 """Beyond it the rounding, which holds the zero point, does not fit int32."""
-
-
-_PRODUCT = 10 / 16
-"""Instructions for a product of transformed values: ten for four channels, two outputs and two tiles."""
+_QUAD = 10
+"""Instructions of the inner loop for an element of two tiles: four channels and two outputs."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,10 @@ class _Winograd(Variant):
     transformed: ClassVar[bool]
     element_bytes: ClassVar[int]
     """RAM that the tiles computed together should not pass; two tiles may."""
+
+    def __init_subclass__(cls) -> None:
+        """A quad makes 16 products; the transformed tile has fewer than the MACs that it stands for."""
+        cls.instructions_per_mac = _QUAD / 16 * (cls.tile + 2) ** 2 / (9 * cls.tile**2)
 
     def fits(self, layer: Layer) -> bool:
         """Stride 1, 3x3, no dilation, and no accumulator beyond 2^25 (F2: 2^29), whatever the input."""
@@ -145,7 +147,7 @@ class _Winograd(Variant):
         inputs += rows * tiles * 2 * (self.tile + 2) * quads * cost.row
         # The last group of a row may end with half of a block of two tiles.
         blocks = rows * pairs * (tiles // tiling.columns * tiling.columns // 2 + -(-(tiles % tiling.columns) // 2))
-        products = blocks * (self._elements * (10 * quads + (2.4 if quads <= 4 else 5)) + 30)
+        products = blocks * (self._elements * (_QUAD * quads + (2.4 if quads <= 4 else 5)) + 30)
         pixel = {POSITIVE: 4.8, SIGNED: 7.4, ANY: 25}[_rounding(op)] + (4.7 if _clamps(op) else 0)
         tile = cost.tile + (0 if self.transformed else 60)
         outputs = rows * tiles * tile + rows * output.width * cost.output_column + output.height * output.width * pixel
@@ -205,7 +207,6 @@ class WinogradF4(_Winograd):
 
     name = "Winograd F4"
     tile = 4
-    instructions_per_mac = _PRODUCT * 36 / (16 * 9)
     transformed = True
     element_bytes = 12 * 1024
 
@@ -215,7 +216,6 @@ class WinogradF4Unpacking(_Winograd):
 
     name = "Winograd F4, int8 weights"
     tile = 4
-    instructions_per_mac = _PRODUCT * 36 / (16 * 9)
     transformed = False
     element_bytes = 24 * 1024
 
@@ -225,7 +225,6 @@ class WinogradF2(_Winograd):
 
     name = "Winograd F2"
     tile = 2
-    instructions_per_mac = _PRODUCT * 16 / (4 * 9)
     transformed = True
     element_bytes = 8 * 1024
 

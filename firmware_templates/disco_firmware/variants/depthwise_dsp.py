@@ -17,6 +17,8 @@ CHANNEL = np.dtype([("weights", "<u4", (3, 2)), ("bias", "<i4"), ("scaling", SCA
 """disco_depthwise_channel_t."""
 _SCRATCH_BYTES = 4096
 """Larger blocks gain little."""
+_TILE = 46
+"""Instructions for 2 x 2 outputs of a channel at stride 1, requantisation included."""
 
 
 class Depthwise3x3Dsp(Variant):
@@ -28,7 +30,7 @@ class Depthwise3x3Dsp(Variant):
     structure = "disco_depthwise_3x3_dsp_t"
     instruction_set = "dsp"
     params = DepthwiseConv2D
-    instructions_per_mac = 46 / (4 * 9)  # at stride 1, requantisation included
+    instructions_per_mac = _TILE / (4 * 9)
 
     def fits(self, layer: Layer) -> bool:
         """One input channel per output channel, and at least four of them."""
@@ -155,7 +157,7 @@ def _loops(layer: Layer, rows: int) -> int:
         if stride == 2:
             compute = count * (30 * pairs + 14 * odd + 8)
         else:
-            compute = count // 2 * (46 * pairs + 26 * odd + 8) + count % 2 * (29 * pairs + 14 * odd)
+            compute = count // 2 * (_TILE * pairs + 26 * odd + 8) + count % 2 * (29 * pairs + 14 * odd)
         # The two quads at the ends are unrolled, with the padding in registers.
         expand = _plane_rows(layer, count) * (18 * min(quads, 2) + (24 * (quads - 2) + 26 if quads > 2 else 0))
         total += -(-output.channels // GROUP) * (expand + 30 + GROUP * (compute + 26))

@@ -23,6 +23,8 @@ COLUMN = PATCH * VECTOR
 """Bytes of a column of the strip."""
 TILE = 8
 """Outputs computed together."""
+_EIGHT = 19
+"""Instructions for eight outputs of a channel, requantisation left out."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class DepthwiseMve(Variant):
     structure = "disco_depthwise_mve_t"
     instruction_set = "mve"
     params = DepthwiseConv2D
-    instructions_per_mac = 19 / (8 * 9)  # of 3 x 3 windows
+    instructions_per_mac = _EIGHT / (8 * 9)  # of 3 x 3 windows
 
     def fits(self, layer: Layer) -> bool:
         """Windows of up to 4 x 4, dilated along the height at most."""
@@ -98,7 +100,7 @@ class DepthwiseMve(Variant):
         total = strips * -(-layer.inputs[0].channels // VECTOR) * (width * column + 80)
         tiles = -(-out.width // tile.columns)
         requantise = op.requantise
-        eight = 19 if tiles <= TILE else 22
+        eight = _EIGHT if tiles <= TILE else 22
         eight += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         tail = 15 if tile.rows == 4 else 6 if out.width % tile.columns else 0
         return total + -(-out.height // tile.rows) * out.channels * (tiles * eight + tail + 10)

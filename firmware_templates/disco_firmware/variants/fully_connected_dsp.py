@@ -25,6 +25,8 @@ GROUP = 4
 """Outputs computed together."""
 CHANNEL = np.dtype([("bias", "<i4"), ("scaling", SCALING)])
 """disco_connected_channel_t."""
+_QUAD = 14
+"""Instructions of the inner loop for four inputs and a group of outputs."""
 _SUM_BITS = 8
 """A sum is 2^8 times the accumulator."""
 _EVEN, _ODD = 1, 129
@@ -42,7 +44,7 @@ class FullyConnectedDsp(Variant):
     structure = "disco_fully_connected_dsp_t"
     instruction_set = "dsp"
     params = FullyConnected
-    instructions_per_mac = 14 / (4 * GROUP)
+    instructions_per_mac = _QUAD / (4 * GROUP)
 
     def fits(self, layer: Layer) -> bool:
         """No weight of -128 (which TFLite does not make) where its neighbour would not fit beside it in an int16."""
@@ -77,10 +79,10 @@ class FullyConnectedDsp(Variant):
         return 8 * _quads(layer)
 
     def instructions(self, layer: Layer) -> int:
-        """14 per quad of inputs and group of outputs, and the loop."""
+        """The inner loop, and what surrounds it."""
         quads = _quads(layer)
         scaling, chunked = _scaling(_params(layer))
-        group = quads * 14 + quads // (2 if quads % 4 or chunked else 4) * 2 + 16
+        group = quads * _QUAD + quads // (2 if quads % 4 or chunked else 4) * 2 + 16
         group += GROUP * (INSTRUCTIONS[scaling.kind] + (2 if scaling.kind == COMMON else 4))
         if chunked:
             group += -(-quads // _CHUNK_QUADS) * 30

@@ -18,6 +18,8 @@ from disco_firmware.variants.mve import (
 
 GROUP = 8
 """Output channels computed together."""
+_STEP = 17
+"""Instructions of the inner loop for a vector of inputs and a group of outputs."""
 
 
 class FullyConnectedMve(Variant):
@@ -29,7 +31,7 @@ class FullyConnectedMve(Variant):
     structure = "disco_fully_connected_mve_t"
     instruction_set = "mve"
     params = FullyConnected
-    instructions_per_mac = 17 / (GROUP * VECTOR)
+    instructions_per_mac = _STEP / (GROUP * VECTOR)
 
     def fits(self, layer: Layer) -> bool:  # noqa: ARG002
         """Always."""
@@ -65,7 +67,7 @@ class FullyConnectedMve(Variant):
         op, out = _op(layer), layer.output
         requantise = op.requantise
         looped = _vectors(op) > 16
-        group = 17 * _vectors(op) + looped * 2 * ((_vectors(op) - 1) // 8) + 4 + 24
+        group = _STEP * _vectors(op) + looped * 2 * ((_vectors(op) - 1) // 8) + 4 + 24
         group += requantise_instructions(requantise.output_zero_point, requantise.activation, requantise.shifts)
         depth = layer.inputs[0].channels
         copy = 20 + depth // 2 if depth % VECTOR else 0

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from disco_firmware.bundle import sha256_of
 from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
 from disco_targets.errors import DiscoError
@@ -127,7 +128,7 @@ class Slice:
 
 def _hash_of(path: Path) -> str | None:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256_of(path)
     except OSError:
         return None
 

@@ -12,7 +12,8 @@ import platform
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from disco_firmware import protocol
 from disco_firmware.link import Message
@@ -242,10 +243,7 @@ class Engine:
     def _add_checksums(self, account: _Account) -> None:
         for stage in self._program.stages:
             for op, buffer in zip(stage.info.ops, stage.info.buffers, strict=True):
-                record = account.ops[op]
-                account.ops[op] = protocol.OpRecord(
-                    record.start, record.end, record.compute, record.wait, record.send, stage.checksum(buffer)
-                )
+                account.ops[op] = replace(account.ops[op], checksum=stage.checksum(buffer))
 
     def _report(self, inference: int, account: _Account, start: int, end: int) -> None:
         send = self._link.send
@@ -254,13 +252,12 @@ class Engine:
                 stream = self._program.own_channels(output.tensor).tobytes()
                 for part in protocol.OutputPart.split(index, stream, self._link.max_payload):
                     send(Opcode.OUTPUT, part.pack())
-        for at in range(0, len(account.ops), RECORDS_PER_MESSAGE):
-            ops = tuple(account.ops[at : at + RECORDS_PER_MESSAGE])
-            send(Opcode.OPS, protocol.OpRecords(inference, at, ops).pack())
-        for at in range(0, len(account.routes), RECORDS_PER_MESSAGE):
-            routes = tuple(account.routes[at : at + RECORDS_PER_MESSAGE])
-            send(Opcode.ROUTES, protocol.RouteRecords(inference, at, routes).pack())
-        for at in range(0, len(account.stages), RECORDS_PER_MESSAGE):
-            stages = tuple(account.stages[at : at + RECORDS_PER_MESSAGE])
-            send(Opcode.STAGES, protocol.StageRecords(inference, at, stages).pack())
+        accounts: tuple[tuple[Opcode, Any, list[Any]], ...] = (
+            (Opcode.OPS, protocol.OpRecords, account.ops),
+            (Opcode.ROUTES, protocol.RouteRecords, account.routes),
+            (Opcode.STAGES, protocol.StageRecords, account.stages),
+        )
+        for opcode, message, records in accounts:
+            for at in range(0, len(records), RECORDS_PER_MESSAGE):
+                send(opcode, message(inference, at, tuple(records[at : at + RECORDS_PER_MESSAGE])).pack())
         send(Opcode.DONE, protocol.Done(inference, 0, start, end).pack())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_firmware.build import build_node
+from disco_firmware.bundle import sha256_of
 from disco_firmware.project import HOSTED_BSP, copy_firmware_sources, write_node_project
 from disco_targets.board import load_board
 from disco_targets.command import run_command
@@ -30,14 +31,10 @@ def image_of(folder: Path, node: int) -> Path | None:
     """The program of a slice that was built already, and is still what was built."""
     image = folder / "project" / "build" / HOSTED_BSP / f"node{node}" / f"node{node}"
     try:
-        whole = (folder / _BUILT).read_text(encoding="ascii", errors="replace") == _hash_of(image)
+        whole = (folder / _BUILT).read_text(encoding="ascii", errors="replace") == sha256_of(image)
     except OSError:
         return None
     return image if whole else None
-
-
-def _hash_of(image: Path) -> str:
-    return hashlib.sha256(image.read_bytes()).hexdigest()
 
 
 def runtime_hash() -> str:
@@ -81,7 +78,7 @@ def build(folder: Path, node: int, nodes: int) -> None:
         write_node_project(load_board(HOSTED_BSP), node, nodes, source)
         copy_firmware_sources((), project)
         image = build_node(project, node, port=HOSTED_BSP)
-        (folder / _BUILT).write_text(_hash_of(image.path), encoding="ascii")
+        (folder / _BUILT).write_text(sha256_of(image.path), encoding="ascii")
 
 
 def _main() -> int:

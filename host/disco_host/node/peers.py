@@ -308,9 +308,8 @@ class Mesh:
                     line.push()
                 except OSError as error:
                     raise self._lost(line, place, pending, start) from error
-            if events & _BROKEN and not events & select.POLLIN:
-                raise self._lost(line, place, pending, start)
-            if events & _BROKEN and peer not in wanted:
+            still_to_read = events & select.POLLIN and peer in wanted
+            if events & _BROKEN and not still_to_read:
                 raise self._lost(line, place, pending, start)
 
     def _lost(self, line: PeerLine, place: Place, pending: Mapping[int, int], start: float) -> ReportedError:

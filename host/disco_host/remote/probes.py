@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from disco_host.node.messages import Address, Probe, Probed
 from disco_planning.units import format_rate, format_time
+from disco_targets.command import write_text
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -73,10 +74,7 @@ def write_system(path: Path, result: RunResult, links: tuple[ProbedLink, ...]) -
         f"{result.bundle_id}:\nbandwidth of the slowest link, both ways at once; compute of the slowest node, waiting "
         "left out. Use --value-bytes 1.\n" + "\n".join(lines) + '"""\n'
     )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
+    write_text(path, text)
 
 
 def describe(link: ProbedLink) -> str:

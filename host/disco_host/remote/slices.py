@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disco_firmware.bundle import MANIFEST_NAME
+from disco_firmware.bundle import MANIFEST_NAME, sha256_of
 from disco_host.firmware import check_hosted
 from disco_host.node.cache import PART_NAME
 from disco_host.node.frames import MAX_BYTES
@@ -49,8 +48,7 @@ def slice_of(bundle: Bundle, node: int, engine: str) -> tuple[PartFile, ...]:
 
 
 def _part(path: Path, name: str) -> PartFile:
-    content = path.read_bytes()
-    return PartFile(Part(name, len(content), hashlib.sha256(content).hexdigest()), path)
+    return PartFile(Part(name, path.stat().st_size, sha256_of(path)), path)
 
 
 def send_slice(watch: Watch, bundle: Bundle, node: int, engine: str, mode: str) -> int:
