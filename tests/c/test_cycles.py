@@ -55,9 +55,11 @@ CORTEX_M4 = {
     # branches
     "b 1f; nop; 1:": 3,
     "cmp r0, r0; beq 1f; nop; 1:": 4,
+    "cmp r0, r0; beq.w 1f; nop; 1:": 4,
     "cmp r0, r0; bne 1f; nop; 1:": 3,
     "cmp r0, r0; bne.w 1f; nop; 1:": 3,
     "cbz r2, 1f; nop; 1:": 2,
+    "movs r0, #0; cbz r0, 1f; nop; 1:": 4,
     "cbnz r2, 1f; nop; 1:": 3,
     "bl leaf": 6,
     "movs r0, #10; 1: subs r0, #1; bne 1b": 1 + 10 * 2 + 9 * 2,
@@ -99,6 +101,7 @@ CORTEX_M7 = {
     "ldr r0, [r1, #1]": 2,
     "b 1f; nop; 1:": 1,
     "cmp r0, r0; beq 1f; nop; 1:": 2,
+    "cmp r0, r0; beq.w 1f; nop; 1:": 2,
     "cmp r0, r0; bne 1f; nop; 1:": 2 + 6 + 1,  # predicted as taken
     "movs r0, #10; 1: subs r0, #1; bne 1b": 1 + 10 * 2 + 6,  # the end of the loop is mispredicted
 }

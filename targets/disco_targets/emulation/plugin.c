@@ -19,7 +19,7 @@
 #define COUNTER_MAGIC  0x43594331u /* "CYC1" */
 #define COUNTER_BYTES  16u         /* u32 magic, u32 0, u64 cycles */
 #define BLOCK_MAX      1024u       /* QEMU translates at most 512 instructions at once */
-#define PREDICTORS     4096u
+#define BRANCHES       (1u << 21)  /* no two of 4 MB of code share a place */
 #define WEAKLY_TAKEN   2u
 #define STRONGLY_TAKEN 3u
 #define NO_ADDRESS     UINT64_MAX
@@ -29,20 +29,34 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 
 static const core_t *core;
 static uint64_t *cycles;
-/* The conditional branch that was executed last, until it is known where it went to. */
-static uint64_t branch_next = NO_ADDRESS; /* the address behind it */
-static uint8_t predictors[PREDICTORS];    /* two-bit counters by the address of the branch */
+/* A conditional branch, at the place of the address behind it. */
+typedef struct {
+    uint32_t target;   /* where it goes to when it is taken, 0 where that is not in the instruction */
+    uint8_t predictor; /* two-bit counter */
+} branch_t;
+
+static branch_t branches[BRANCHES];
+/* Addresses behind the branch that was executed last, until it is known where it went to, and behind one that an exception came after. */
+static uint64_t executed = NO_ADDRESS, suspended = NO_ADDRESS;
+
+static branch_t *branch_before(uint64_t next) {
+    return &branches[next / 2u % BRANCHES];
+}
 
 static void branch_executed(unsigned int cpu, void *next) {
     (void)cpu;
-    branch_next = (uint64_t)(uintptr_t)next;
+    executed = (uint64_t)(uintptr_t)next;
 }
 
-static void predict(bool taken) {
-    uint8_t *predictor = &predictors[branch_next / 2u % PREDICTORS];
-    if (taken != (*predictor >= WEAKLY_TAKEN)) {
-        *cycles += core->mispredicted;
-    }
+/* An exception enters a block that the branch does not lead to: where the branch went is seen when the exception returns. */
+static bool leads_to(uint64_t next, uint64_t address) {
+    return address == next || address == branch_before(next)->target;
+}
+
+static void predict(uint64_t next, bool taken) {
+    uint8_t *const predictor = &branch_before(next)->predictor;
+    *cycles += taken ? core->taken : 0;
+    *cycles += taken != (*predictor >= WEAKLY_TAKEN) ? core->mispredicted : 0;
     if (taken && *predictor < STRONGLY_TAKEN) {
         ++*predictor;
     } else if (!taken && *predictor > 0) {
@@ -50,17 +64,22 @@ static void predict(bool taken) {
     }
 }
 
-static void block_entered(unsigned int cpu, void *address) {
+static void block_entered(unsigned int cpu, void *block) {
+    const uint64_t address = (uint64_t)(uintptr_t)block;
     (void)cpu;
-    if (branch_next == NO_ADDRESS) {
+    if (suspended != NO_ADDRESS && leads_to(suspended, address)) {
+        predict(suspended, address != suspended);
+        suspended = NO_ADDRESS;
+    }
+    if (executed == NO_ADDRESS) {
         return;
     }
-    const bool taken = (uint64_t)(uintptr_t)address != branch_next;
-    if (taken) {
-        *cycles += core->taken;
+    if (leads_to(executed, address) || branch_before(executed)->target == 0) {
+        predict(executed, address != executed);
+    } else {
+        suspended = executed;
     }
-    predict(taken);
-    branch_next = NO_ADDRESS;
+    executed = NO_ADDRESS;
 }
 
 static void accessed(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, void *per_access) {
@@ -95,12 +114,20 @@ static void decode(const struct qemu_plugin_tb *block, size_t count, thumb_t *in
     }
 }
 
+static void add_branch(const struct qemu_plugin_insn *instruction, uint64_t next) {
+    const uint64_t address = qemu_plugin_insn_vaddr(instruction);
+    const uint32_t target =
+        thumb_branch_target(code_of(instruction), qemu_plugin_insn_size(instruction), (uint32_t)address);
+    branch_before(next)->target = target;
+}
+
 static void instrument(struct qemu_plugin_insn *instruction, const thumb_t *decoded, timing_t timing) {
     qemu_plugin_register_vcpu_insn_exec_inline(instruction, QEMU_PLUGIN_INLINE_ADD_U64, cycles, timing.cycles);
     qemu_plugin_register_vcpu_mem_cb(instruction, accessed, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
                                      (void *)(uintptr_t)timing.per_access);
     if (decoded->kind == THUMB_CONDITIONAL) {
         const uint64_t next = qemu_plugin_insn_vaddr(instruction) + decoded->size;
+        add_branch(instruction, next);
         qemu_plugin_register_vcpu_insn_exec_cb(instruction, branch_executed, QEMU_PLUGIN_CB_NO_REGS,
                                                (void *)(uintptr_t)next);
     }
@@ -170,7 +197,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int count,
         (void)fprintf(stderr, "cycle estimate: %s\n", core == NULL ? "unknown core" : "no memory to count in");
         return 1;
     }
-    memset(predictors, WEAKLY_TAKEN, sizeof predictors);
+    for (size_t i = 0; i < BRANCHES; ++i) {
+        branches[i].predictor = WEAKLY_TAKEN;
+    }
     qemu_plugin_register_vcpu_tb_trans_cb(id, block_translated);
     return 0;
 }

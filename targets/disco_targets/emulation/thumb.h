@@ -46,6 +46,9 @@ typedef struct {
 /* Decodes one instruction: `code` is its first halfword in the upper half where it has two (`size` 4), else all of it. */
 thumb_t thumb_decode(uint32_t code, size_t size);
 
+/* Where a conditional branch of these at `address` goes to: B<c>, CBZ, CBNZ; 0 for all other forms. */
+uint32_t thumb_branch_target(uint32_t code, size_t size, uint32_t address);
+
 /* How many instructions an IT instruction makes conditional. */
 size_t thumb_it_length(uint32_t code);
 

@@ -8,8 +8,8 @@
  *   bit fields, extensions, saturations and parallel arithmetic only first in a pair, multiple loads and stores, divisions and system
  *   instructions alone.
  * Assumed beyond that: all memory answers at once (caches hit, or code and data are in tightly coupled memory); multiple loads and stores
- * move two registers a cycle; a division takes 7 cycles; an unaligned access takes one more; conditional branches are predicted by two-bit
- * counters, a wrong prediction costs 6 cycles; all other branches are predicted; nothing is in flight where a translated block begins.
+ * move two registers a cycle; a division takes 7 cycles; an unaligned access takes one more; conditional branches are predicted by a
+ * two-bit counter each, a wrong prediction costs 6 cycles; all other branches are predicted; nothing is in flight where a translated block begins.
  */
 #include "timing.h"
 
