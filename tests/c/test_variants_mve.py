@@ -90,6 +90,16 @@ def test_specialised_code_equals_the_reference_and_takes_no_more_than_it_says(na
     assert_equal(cases, run_driver(driver, variant_mve.pack(cases), tmp_path))
 
 
+def test_the_compiler_sees_nothing_beyond_the_scratch_memory(tmp_path: Path) -> None:
+    """It may end where the arena does; what the compiler takes for a place beyond would end the build."""
+    rng = np.random.default_rng(3)
+    layers = [
+        kernel_cases.depthwise_conv2d_of(rng, (1, side, side, 8), square_window(rng, (1, side, side, 8), 3), 1)
+        for side in (6, 12, 13, 24)
+    ]
+    variant_mve.compile_tight(variant_mve.fitting(layers), tmp_path)
+
+
 def test_a_byte_read_beyond_the_input_ends_the_emulator(driver: Sequence[str], tmp_path: Path) -> None:
     cases = variant_mve.fitting([kernel_cases.GENERATORS["add"](np.random.default_rng([7, n])) for n in range(9)])
     case = next(case for case in cases if case.inputs[0].pixels.shape[2] == case.inputs[0].channels)

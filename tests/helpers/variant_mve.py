@@ -58,6 +58,26 @@ def build_specialised(cases: Sequence[Case], directory: Path) -> Sequence[str]:
     return build_driver(directory / "driver.elf", "-O3", f'-DVARIANT_CASES="{directory / "cases.h"}"')
 
 
+def compile_tight(cases: Sequence[Case], directory: Path) -> None:
+    """Compiles these cases as generated code has its ops, with as much scratch memory as each needs and no more."""
+    headers = sorted({VARIANTS[case.kernel].header for case in cases})
+    texts = ["#include <stdint.h>", *(f'#include "{header}"' for header in headers)]
+    texts += ["#define GUARD_BYTES 0", f"static int8_t output_block[{max(case.output.pixels.size for case in cases)}];"]
+    for number, case in enumerate(cases):
+        scratch = VARIANTS[case.kernel].scratch_bytes(layer_of(case))
+        texts += [
+            f"static _Alignas(16) uint8_t scratch_{number}[{scratch}];",
+            f"void case_{number}(uint16_t begin, uint16_t end);",
+            _specialised(number, case, f"scratch_{number}").replace(
+                f"static void case_{number}", f"void case_{number}"
+            ),
+        ]
+    source = directory / "tight.c"
+    source.write_text("\n".join(texts) + "\n")
+    flags = ("-O3", *FLAGS, f"-I{c_build.RUNTIME / 'src'}", "-c")
+    c_build.compile_c("arm-none-eabi-gcc", [source], directory / "tight.o", flags)
+
+
 def fitting(cases: Sequence[Case]) -> list[Case]:
     """The cases that the variant computes, with ranges that begin where it may begin."""
     chosen = []
@@ -74,7 +94,7 @@ def pack(cases: Sequence[Case]) -> bytes:
     return struct.pack("<I", len(cases)) + b"".join(_packed(case) for case in cases)
 
 
-def _specialised(number: int, case: Case) -> str:
+def _specialised(number: int, case: Case, scratch: str = "scratch_block + GUARD_BYTES") -> str:
     """One op with constant arguments."""
     variant, layer = VARIANTS[case.kernel], layer_of(case)
     constants, name = variant.constants(layer), f"case_{number}"
@@ -94,7 +114,7 @@ def _specialised(number: int, case: Case) -> str:
         f"static void {name}(uint16_t begin, uint16_t end) {{",
         f"    const disco_input_t in[] = {{{', '.join(inputs)}}};",
         f"    const disco_output_t out = {{(int8_t *)output_block + GUARD_BYTES, {sizes(case.output)}}};",
-        f"    {variant.function}(&{name}_op, in, &out, scratch_block + GUARD_BYTES, begin, end);",
+        f"    {variant.function}(&{name}_op, in, &out, {scratch}, begin, end);",
         "}",
     ]
     return "\n".join(lines)

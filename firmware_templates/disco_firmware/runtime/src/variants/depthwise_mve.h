@@ -215,7 +215,7 @@ DISCO_VARIANT void disco_depthwise_rows_mve(const disco_depthwise_mve_t *op, con
     for (size_t first = 0; first < channels; first += DISCO_MVE_BYTES) {
         const size_t count = channels - first < DISCO_MVE_BYTES ? channels - first : DISCO_MVE_BYTES;
         disco_fill_strip_mve(op, in, strip, scratch, y, rows < 2 ? rows : 2, out->width, first, count);
-        if (rows > 2) {
+        if (tile->rows > 2 && rows > 2) { /* the second strip is only there for tiles of four rows */
             disco_fill_strip_mve(op, in, strip + tile->second, scratch, y + 2, rows - 2, out->width, first, count);
         }
         for (size_t c = first * multiplier; c < (first + count) * multiplier; c++) {
