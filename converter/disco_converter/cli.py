@@ -108,8 +108,9 @@ def _parser() -> argparse.ArgumentParser:
         "--optimize",
         default="balanced",
         metavar="none|size|balanced|speed",
-        help="kernels: portable ones; faster ones with int8 weights; with up to 2.5 times their flash (or a "
-        "thirty-second of the board's); with all the flash there is (default: balanced)",
+        help="kernels: portable ones; faster ones where 1%% more flash saves 1%% of the instructions; with up to 2.5 "
+        "times the smallest constants (or a thirty-second of the board's flash); with all the flash there is (default: "
+        "balanced)",
     )
     parser.add_argument(
         "--keep-constants",

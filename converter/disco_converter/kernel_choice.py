@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from disco_converter.lowering import LoweredOp
+from disco_firmware.footprint import RUNTIME_FLASH_BYTES
 from disco_firmware.variants import portable
 from disco_firmware.variants.base import Constants, Layer, Variant
 from disco_firmware.variants.registry import candidates
@@ -13,9 +14,8 @@ from disco_firmware.variants.registry import candidates
 OPTIMIZE = ("none", "size", "balanced", "speed")
 BALANCED_SHARE = 1 / 32
 """Of a board's flash: `balanced` may always spend as much. The slices of a small network are small."""
-_FACTORS = {"size": 1.1, "balanced": 2.5, "speed": float("inf")}
-"""Up to how many times the smallest constants are spent. The int8 weights of fast kernels take a little more than those
-of the portable ones."""
+_FACTORS = {"balanced": 2.5, "speed": float("inf")}
+"""Up to how many times the smallest constants are spent."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +58,38 @@ def choose_kernels(
 ) -> tuple[Kernel, ...]:
     """A kernel for every op, in order.
 
-    Starts from the smallest constants for every op, then takes, while the budget of flash lasts, the change that saves
-    most instructions per byte.
+    Starts from the smallest for every op, then takes, as far as the mode goes, the change that saves most instructions
+    per byte.
 
     Args:
         ops: A node's program.
         limits: Of its board.
-        optimize: One of OPTIMIZE. `none`: the portable kernels, to compare with; `size`: int8 weights; `balanced`: up
-            to two and a half times that, such as int16 weights, or BALANCED_SHARE of the flash if that is more;
-            `speed`: up to the board's flash.
+        optimize: One of OPTIMIZE. `none`: the portable kernels, to compare with; `size`: a faster kernel where it saves
+            a larger share of the node's instructions than it adds to its flash, code included, and no Winograd;
+            `balanced`: constants of up to two and a half times the smallest, such as int16 weights, or BALANCED_SHARE
+            of the flash if that is more; `speed`: up to the board's flash.
         most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
     if optimize == "none":
         return tuple(_portable(op.layer, limits) for op in ops)
     choices = [_kernels(op.layer, limits, rows) for op, rows in zip(ops, most_rows, strict=True)]
-    chosen = [min(kernels, key=lambda kernel: (kernel.constants.bytes, kernel.instructions)) for kernels in choices]
-    budget = _budget(chosen, limits, optimize)
-    while True:
-        step = _best_step(choices, chosen, budget)
-        if step is None:
-            return tuple(chosen)
-        chosen[step[0]] = step[1]
+    if optimize == "size":
+        return _small_and_fast(choices, limits)
+    smallest = sum(min(kernel.constants.bytes for kernel in kernels) for kernels in choices)
+    *_, chosen = _steps(choices, lambda kernel: kernel.constants.bytes, _budget(smallest, limits, optimize))
+    return chosen
+
+
+def _small_and_fast(choices: Sequence[Sequence[Kernel]], limits: Limits) -> tuple[Kernel, ...]:
+    """On the way from the least flash to the fewest instructions: where flash times instructions is least."""
+
+    def product(kernels: Sequence[Kernel]) -> int:
+        flash = RUNTIME_FLASH_BYTES + sum(kernel.flash_bytes for kernel in kernels)
+        return flash * sum(kernel.instructions for kernel in kernels)
+
+    small = [[k for k in kernels if k.variant is None or not k.variant.spends_memory] for kernels in choices]
+    budget = _Budget(float("inf"), _flash(limits))
+    return min(_steps(small, lambda kernel: kernel.flash_bytes, budget), key=product)
 
 
 @dataclass(frozen=True)
@@ -87,11 +98,13 @@ class _Budget:
     flash: float
 
 
-def _budget(smallest: Sequence[Kernel], limits: Limits, optimize: str) -> _Budget:
-    flash = float("inf") if limits.flash_bytes is None else float(limits.flash_bytes)
-    constants = sum(kernel.constants.bytes for kernel in smallest)
-    least = BALANCED_SHARE * flash if optimize == "balanced" and limits.flash_bytes is not None else 0.0
-    return _Budget(max(constants * _FACTORS[optimize], least), flash)
+def _budget(smallest: int, limits: Limits, optimize: str) -> _Budget:
+    least = BALANCED_SHARE * limits.flash_bytes if optimize == "balanced" and limits.flash_bytes is not None else 0.0
+    return _Budget(max(smallest * _FACTORS[optimize], least), _flash(limits))
+
+
+def _flash(limits: Limits) -> float:
+    return float("inf") if limits.flash_bytes is None else float(limits.flash_bytes)
 
 
 def _portable(layer: Layer, limits: Limits) -> Kernel:
@@ -118,10 +131,21 @@ def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel
     return kernels
 
 
+def _steps(
+    choices: Sequence[Sequence[Kernel]], price: Callable[[Kernel], int], budget: _Budget
+) -> Iterator[tuple[Kernel, ...]]:
+    """The kernels of lowest price, then each change that saves most instructions for its price, within the budget."""
+    chosen = [min(kernels, key=lambda kernel: (price(kernel), kernel.instructions)) for kernels in choices]
+    yield tuple(chosen)
+    while (step := _best_step(choices, chosen, price, budget)) is not None:
+        chosen[step[0]] = step[1]
+        yield tuple(chosen)
+
+
 def _best_step(
-    choices: Sequence[Sequence[Kernel]], chosen: Sequence[Kernel], budget: _Budget
+    choices: Sequence[Sequence[Kernel]], chosen: Sequence[Kernel], price: Callable[[Kernel], int], budget: _Budget
 ) -> tuple[int, Kernel] | None:
-    """(op, kernel): saves most instructions per byte of flash, within the budget; None when nothing does."""
+    """(op, kernel): saves most instructions for its price, within the budget; None when nothing does."""
     constants = sum(kernel.constants.bytes for kernel in chosen)
     flash = sum(kernel.flash_bytes for kernel in chosen)
     best: tuple[float, int, Kernel] | None = None
@@ -131,7 +155,7 @@ def _best_step(
             saved = now.instructions - kernel.instructions
             more = kernel.constants.bytes - now.constants.bytes
             fits = constants + more <= budget.constants and flash + kernel.flash_bytes - now.flash_bytes <= budget.flash
-            gain = saved / max(more, 1)
+            gain = saved / max(price(kernel) - price(now), 1)
             if saved > 0 and fits and (best is None or gain > best[0]):
                 best = gain, index, kernel
     return None if best is None else (best[1], best[2])

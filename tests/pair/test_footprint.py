@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from disco_converter.export import ExportConfig, export
+from disco_converter.firmware import Origin, firmware_of
+from disco_converter.order import partition_in_order
 from disco_converter.report import flash_estimate, ram_estimate
+from disco_converter.tflite_reader import read_tflite
 from disco_firmware.build import build_node
 from disco_firmware.bundle import load_bundle
 from disco_firmware.project import STACK_BYTES
+from disco_targets.board import load_board
 from helpers.tiny_bundle import tiny_model
 
 from .conftest import BundleMaker
@@ -34,3 +38,12 @@ def test_flash_is_bounded_for_tiny_layers(tmp_path: Path, target: str, last: str
     (tmp_path / "tiny.tflite").write_bytes(tiny_model(8, (7,), last))
     bundle = export(ExportConfig(tmp_path / "tiny.tflite", 1, (target,), tmp_path / "bundle", optimize="speed")).bundle
     assert build_node(bundle.path, 0).flash_bytes <= flash_estimate(bundle.manifest.programs[0])
+
+
+@pytest.mark.parametrize("optimize", ["size", "balanced", "speed"])
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_example_takes_little_more_memory_than_the_least(disco90: bytes, nodes: int, optimize: str) -> None:
+    cut = partition_in_order(read_tflite(disco90), nodes)
+    board = load_board("qemu-mps2-an386")
+    for node in firmware_of(cut, [board] * nodes, optimize, Origin("disco90", "", disco90)):
+        assert node.plan.needed_bytes <= node.plan.arena_bytes <= 1.05 * node.plan.needed_bytes

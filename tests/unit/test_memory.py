@@ -124,11 +124,14 @@ def test_what_is_needed_later_or_sent_is_not_overwritten() -> None:
     assert one_of_two == {"a": "c", "b": "f"}  # e waits for the other node's part of d
 
 
+@pytest.mark.parametrize("optimize", ["size", "balanced", "speed"])
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("name", ["ad_autoencoder", "ic_resnet8", "kws_dscnn", "vww_mobilenet025"])
-def test_real_networks_take_little_more_than_the_least(shared_models: Path, name: str, nodes: int) -> None:
+def test_real_networks_take_little_more_than_the_least(
+    shared_models: Path, name: str, nodes: int, optimize: str
+) -> None:
     content = (shared_models / f"{name}_int8.tflite").read_bytes()
     cut = partition_in_order(read_tflite(content), nodes)
     board = load_board("qemu-mps2-an386")
-    for node in firmware_of(cut, [board] * nodes, "balanced", Origin(name, "", content)):
+    for node in firmware_of(cut, [board] * nodes, optimize, Origin(name, "", content)):
         assert node.plan.needed_bytes <= node.plan.arena_bytes <= 1.05 * node.plan.needed_bytes

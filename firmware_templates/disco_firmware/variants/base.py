@@ -90,6 +90,9 @@ class Variant(ABC):
     instructions_per_mac: ClassVar[float | None] = None
     """Of the innermost loop's body alone, loads included: the kernel's own limit. None where there is no such loop."""
 
+    spends_memory: ClassVar[bool] = False
+    """On fewer multiplications: larger weights, or as much scratch memory to unpack them. Not for `--optimize size`."""
+
     @abstractmethod
     def fits(self, layer: Layer) -> bool:
         """Whether it computes this layer exactly; `layer.params` is of `params`."""

@@ -62,6 +62,7 @@ class _Winograd(Variant):
     structure = "disco_conv2d_winograd_t"
     instruction_set = "dsp"
     params = Conv2D
+    spends_memory = True
     tile: ClassVar[int]
     """Outputs along its side: 4 or 2."""
     transformed: ClassVar[bool]
