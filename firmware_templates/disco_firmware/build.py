@@ -55,7 +55,13 @@ class FirmwareImage:
 
 
 def build_node(
-    bundle: Path, node: int, *, port: str = "board", sanitize: bool = False, build_dir: Path | None = None
+    bundle: Path,
+    node: int,
+    *,
+    port: str = "board",
+    sanitize: bool = False,
+    stream_lines: bool = False,
+    build_dir: Path | None = None,
 ) -> FirmwareImage:
     """Configures and builds one node; what is up to date is not built again.
 
@@ -64,6 +70,7 @@ def build_node(
         node: Which node.
         port: "board" for the target that the bundle was exported for, "posix" for a process on this PC.
         sanitize: ASan and UBSan (posix only).
+        stream_lines: Frames for lines that lose nothing, instead of the boards' frames (posix only).
         build_dir: Default BUNDLE/build/<port>/node<N>.
 
     Raises:
@@ -80,12 +87,12 @@ def build_node(
     prefix = "" if hosted else "arm-none-eabi-"
     for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
         _require(program)
-    name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "")
+    name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "") + ("-stream" if stream_lines else "")
     directory = build_dir or bundle / BUILD_DIRECTORY / name / f"node{node}"
     image = directory / (f"node{node}" if hosted else f"node{node}.elf")
     directory.mkdir(parents=True, exist_ok=True)
     configure = ["cmake", "-S", str(source), "-B", str(directory.resolve()), "-G", "Unix Makefiles"]
-    configure += [f"-DDISCO_SANITIZE={'ON' if sanitize else 'OFF'}"]
+    configure += [f"-DDISCO_SANITIZE={_switch(sanitize)}", f"-DDISCO_STREAM_LINES={_switch(stream_lines)}"]
     if hosted:
         configure += [f"-DDISCO_PORT={HOSTED_BSP}", "-DCMAKE_C_COMPILER=gcc"]
     else:
@@ -93,6 +100,10 @@ def build_node(
     with _locked(directory.parent / f"node{node}.lock") as lock:
         _build(configure, directory, source, node, lock)
         return _measure(image, f"{prefix}size")
+
+
+def _switch(on: bool) -> str:
+    return "ON" if on else "OFF"
 
 
 def _build(configure: list[str], directory: Path, source: Path, node: int, lock: int) -> None:

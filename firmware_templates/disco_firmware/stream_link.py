@@ -1,4 +1,4 @@
-"""The link over a stream that loses nothing (TCP): frames with their length in front.
+"""The link of runtime/src/stream_link.c, over a stream that loses nothing (TCP): frames with their length in front.
 
 `StreamLink` has the interface of `disco_firmware.link.Link`, so that a conversation does not care which of the two it
 has. There is nothing to acknowledge and no timer. A frame that does not make sense cannot be skipped: it ends the
@@ -11,12 +11,10 @@ import struct
 from collections import deque
 
 from disco_firmware.link import LinkStatistics, Message
-from disco_firmware.protocol import ADDRESS_ANY, ADDRESS_HOST, UNSEQUENCED, Opcode
+from disco_firmware.protocol import ADDRESS_ANY, ADDRESS_HOST, STREAM_MAX_PAYLOAD, UNSEQUENCED, Opcode
 
 FRAME_HEADER = struct.Struct("<IBBBB")
 """Payload bytes, opcode, source, destination, session."""
-STREAM_MAX_PAYLOAD = 0xFFFF
-"""Of one frame; it is also what WELCOME can state."""
 _SESSIONS = 256
 
 

@@ -36,15 +36,19 @@ _ADVICE = {
 class NodeError(DiscoError):
     """A node that is silent, gone, foreign or reports a failure."""
 
-    def __init__(self, node: int, message: str, *, reported: bool = False, waited: str | None = None) -> None:
+    def __init__(
+        self, node: int, message: str, *, reported: bool = False, waited: str | None = None, broke: bool = False
+    ) -> None:
         """`node`: whose fault it seems to be.
 
-        `reported`: a node says so itself; `waited`: which node waited for it, and in which exchange.
+        `reported`: a node says so itself; `waited`: which node waited for it, and in which exchange; `broke`: a line to
+        it broke, so that something has become of it.
         """
         super().__init__(message)
         self.node = node
         self.reported = reported
         self.waited = waited
+        self.broke = broke
 
 
 def silence(end: NodeEnd, waited_s: float) -> NodeError:
@@ -78,7 +82,7 @@ def lost_line(end: NodeEnd, reason: str) -> NodeError:
     ended = end.line.process.epitaph() if end.line.process is not None else None
     if ended is not None:
         return NodeError(end.node, f"{name} died {awaited}: {ended}")
-    return NodeError(end.node, f"the line to {name} broke {awaited}: {reason}; {end.line.hint}")
+    return NodeError(end.node, f"the line to {name} broke {awaited}: {reason}; {end.line.hint}", broke=True)
 
 
 def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport) -> NodeError:
@@ -113,6 +117,7 @@ def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport)
         f"{', '.join(parts)}; {advice or end.line.hint}",
         reported=True,
         waited=waited,
+        broke=status == Status.ERR_LINE,
     )
 
 

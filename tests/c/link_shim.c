@@ -6,12 +6,12 @@
 #include "disco/link.h"
 #include "disco/port.h"
 
-enum { LINKS = 2, LINE_BYTES = 1 << 16, MESSAGES = 4096 };
+enum { LINKS = 2, LINE_BYTES = 1 << 18, MESSAGES = DISCO_STREAM_LINES ? 64 : 4096 };
 
 typedef struct {
     uint8_t opcode;
     uint16_t length;
-    uint8_t payload[DISCO_MAX_PAYLOAD];
+    uint8_t payload[DISCO_LINK_MAX_PAYLOAD];
 } message_t;
 
 typedef struct {

@@ -145,5 +145,5 @@ def test_new_session_in_the_middle_of_a_run(tmp_path: Path, library: Path) -> No
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc"])
 def test_compiles_without_warnings(compiler: str, tmp_path: Path) -> None:
     flags = ["-O2", "-c", *(c_build.CORTEX_M["m4"] if compiler.startswith("arm") else ())]
-    for source in sorted((c_build.RUNTIME / "src").glob("*.c")):
+    for source in c_build.RUNTIME_SOURCES:
         c_build.compile_c(compiler, [source], tmp_path / f"{source.stem}.o", flags)

@@ -17,12 +17,12 @@ sys.path.insert(0, str(HERE.parent))
 
 from fuzz.node_messages import abuse  # noqa: E402
 from fuzz.targets import TARGETS  # noqa: E402
-from helpers.c_build import RUNTIME, SANITIZERS, compile_c  # noqa: E402
+from helpers.c_build import SANITIZERS, compile_c  # noqa: E402
+from helpers.link_ends import SOURCES, STREAM_LINES, STREAM_SOURCES  # noqa: E402
 from helpers.rig_build import build_library, build_mesh  # noqa: E402
 from helpers.rig_network import Network  # noqa: E402
 
 BUILD = HERE.parents[1] / "build" / "fuzz"
-LINK_SOURCES = ("cobs.c", "crc32.c", "link.c")
 TURNS = 100_000
 SESSIONS = 1000
 
@@ -40,16 +40,17 @@ def python_target(target: str, seconds: float, seed: int) -> str:
     return "{} inputs, {} edges, {} features, {} kept".format(*last)
 
 
-def link(seconds: float, seed: int) -> str:
-    """The link of the C runtime under sanitizers."""
-    sources = [RUNTIME / "src" / name for name in LINK_SOURCES]
-    program = compile_c("gcc", [HERE.parent / "c" / "link_fuzz.c", *sources], BUILD / "link", ["-O1", *SANITIZERS])
+def link(seconds: float, seed: int, *, stream: bool) -> str:
+    """A link of the C runtime under sanitizers."""
+    name, sources, flags = ("stream_link", STREAM_SOURCES, [STREAM_LINES]) if stream else ("link", SOURCES, [])
+    source = HERE.parent / "c" / f"{name}_fuzz.c"
+    program = compile_c("gcc", [source, *sources], BUILD / name, ["-O1", *SANITIZERS, *flags])
     end = time.monotonic() + seconds
     turns = 0
     while time.monotonic() < end:
         done = subprocess.run([program, str(seed + turns), str(TURNS)], capture_output=True, text=True)
         if done.returncode != 0:
-            raise SystemExit(f"link: seed {seed + turns}\n{done.stderr}")
+            raise SystemExit(f"{name}: seed {seed + turns}\n{done.stderr}")
         turns += TURNS
     return f"{turns} turns"
 
@@ -68,12 +69,13 @@ def node(seconds: float, seed: int) -> str:
 
 def main() -> None:
     """All of them, one after the other."""
-    share = float(sys.argv[1]) / (len(TARGETS) + 2)
+    share = float(sys.argv[1]) / (len(TARGETS) + 3)
     seed = random.SystemRandom().randrange(1, 2**31)
     BUILD.mkdir(parents=True, exist_ok=True)
     for target in TARGETS:
         say(f"{target}: {python_target(target, share, seed)}")
-    say(f"link.c: {link(share, seed)}")
+    say(f"link.c: {link(share, seed, stream=False)}")
+    say(f"stream_link.c: {link(share, seed, stream=True)}")
     say(f"node.c: {node(share, seed)}")
 
 

@@ -16,8 +16,8 @@ from disco_firmware import protocol
 from disco_firmware.framing import WIRE_MAX_BYTES, Frame, FrameSplitter, decode_frame, encode_frame
 from disco_firmware.link import Link
 from disco_firmware.manifest import SCHEMA_VERSION, Manifest
-from disco_firmware.protocol import ADDRESS_HOST, LINK_WINDOW, MAX_PAYLOAD, MessageError, Opcode
-from disco_firmware.stream_link import FRAME_HEADER, STREAM_MAX_PAYLOAD, StreamError, StreamLink
+from disco_firmware.protocol import ADDRESS_HOST, LINK_WINDOW, MAX_PAYLOAD, STREAM_MAX_PAYLOAD, MessageError, Opcode
+from disco_firmware.stream_link import FRAME_HEADER, StreamError, StreamLink
 from disco_host.capture import Collector
 from disco_host.node import auth, cache, frames, messages
 from disco_host.node.address import parse_endpoint

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 RUNTIME = Path(__file__).parents[2] / "firmware_templates" / "disco_firmware" / "runtime"
+RUNTIME_SOURCES = tuple(file for file in sorted((RUNTIME / "src").glob("*.c")) if file.name != "stream_link.c")
+"""As for a board."""
 WARNINGS = (
     "-std=c99",
     "-Wall",

@@ -12,9 +12,11 @@ from typing import Protocol
 from disco_firmware.link import Link
 from helpers.c_build import RUNTIME, compile_c
 
-LINE_BYTES = 1 << 16
+LINE_BYTES = 1 << 18
 SHIM = Path(__file__).parents[1] / "c" / "link_shim.c"
 SOURCES = tuple(RUNTIME / "src" / name for name in ("link.c", "cobs.c", "crc32.c"))
+STREAM_SOURCES = tuple(RUNTIME / "src" / name for name in ("stream_link.c", "cobs.c", "crc32.c"))
+STREAM_LINES = "-DDISCO_STREAM_LINES=1"
 
 
 class Stats(ctypes.Structure):
@@ -107,12 +109,12 @@ class CEnd:
     def take(self) -> bytes:
         """Bytes that were written to the line."""
         count = self._shim.shim_take(self._number, self._buffer, self._room)
-        return self._buffer.raw[:count]
+        return ctypes.string_at(self._buffer, count)
 
     def received(self) -> list[tuple[int, bytes]]:
         for index in range(len(self._messages), self._shim.shim_messages(self._number)):
             packed = self._shim.shim_message(self._number, index, self._buffer)
-            self._messages.append((packed >> 16, self._buffer.raw[: packed & 0xFFFF]))
+            self._messages.append((packed >> 16, ctypes.string_at(self._buffer, packed & 0xFFFF)))
         return self._messages
 
     def idle(self) -> bool:
@@ -128,10 +130,13 @@ class CEnd:
         return stats
 
 
-def build_shim(folder: Path) -> ctypes.CDLL:
-    """Compiles the C link into a shared library, undefined behaviour trapped."""
+def build_shim(folder: Path, *, stream: bool = False) -> ctypes.CDLL:
+    """Compiles the C link, or the one over a stream, into a shared library, undefined behaviour trapped."""
     flags = ["-shared", "-fPIC", "-O1", "-g", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
-    library = ctypes.CDLL(str(compile_c("gcc", [SHIM, *SOURCES], folder / "link_shim.so", flags)))
+    sources = SOURCES
+    if stream:
+        sources, flags = STREAM_SOURCES, [*flags, STREAM_LINES]
+    library = ctypes.CDLL(str(compile_c("gcc", [SHIM, *sources], folder / "link_shim.so", flags)))
     library.shim_feed.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.shim_take.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.shim_poll.argtypes = [ctypes.c_int, ctypes.c_uint32]

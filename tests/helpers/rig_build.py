@@ -23,7 +23,7 @@ def build_library(directory: Path) -> Path:
         return archive
     directory.mkdir(exist_ok=True)
     objects = []
-    for source in [*sorted((c_build.RUNTIME / "src").glob("*.c")), PORT]:
+    for source in [*c_build.RUNTIME_SOURCES, PORT]:
         posix = ("-D_POSIX_C_SOURCE=200809L",) if source == PORT else ()
         target = directory / f"{source.stem}.o"
         objects.append(c_build.compile_c("gcc", [source], target, (*FLAGS, *posix, "-c")))

@@ -106,7 +106,7 @@ def _proven(door: Door) -> socket.socket:
 
 def _request(content: bytes = b"int x;", **changes: object) -> Prepare:
     part = Part("disco_model.c", len(content), hashlib.sha256(content).hexdigest())
-    request = Prepare("0" * 32, 0, 1, NATIVE, REFERENCE, (part,))
+    request = Prepare("0" * 32, 0, 1, NATIVE, REFERENCE, (part,), framed=False)
     return replace(request, **changes)  # type: ignore[arg-type]
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disco_firmware.link import Message
-from disco_firmware.protocol import ADDRESS_ANY, ADDRESS_HOST, Hello, Opcode
-from disco_firmware.stream_link import FRAME_HEADER, STREAM_MAX_PAYLOAD, StreamError, StreamLink
+from disco_firmware.protocol import ADDRESS_ANY, ADDRESS_HOST, STREAM_MAX_PAYLOAD, Hello, Opcode
+from disco_firmware.stream_link import FRAME_HEADER, StreamError, StreamLink
 
 NODE, SESSION = 2, 9
 

@@ -79,7 +79,7 @@ class Slice:
         Raises:
             OSError: The cache cannot be written.
         """
-        key = [request.bundle, request.node, request.nodes, request.engine, runtime]
+        key = [request.bundle, request.node, request.nodes, request.engine, request.framed, runtime]
         key += [[part.name, part.size, part.sha256] for part in request.parts]
         digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
         self.request = request

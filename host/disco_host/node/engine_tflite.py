@@ -18,7 +18,7 @@ from typing import Any
 from disco_firmware import protocol
 from disco_firmware.link import Message
 from disco_firmware.protocol import ADDRESS_HOST, Opcode, Status
-from disco_firmware.stream_link import STREAM_MAX_PAYLOAD, StreamError, StreamLink
+from disco_firmware.stream_link import StreamError, StreamLink
 from disco_host.node.peers import HostGone, Mesh, PeerLine, Place, ReportedError, Transfer, failure
 from disco_host.node.program import NodeSlice, Stage, StagedProgram, sends_in_order
 from disco_host.node.state import Doing, NodeState
@@ -173,7 +173,7 @@ class Engine:
             resolution_ticks=max(1, round(time.get_clock_info("monotonic").resolution * 1e9)),
             free_ram_bytes=0,
             stack_bytes=0,
-            max_payload=STREAM_MAX_PAYLOAD,
+            max_payload=protocol.STREAM_MAX_PAYLOAD,
             link_count=self._manifest.nodes,
             bundle_id=bytes.fromhex(self._manifest.bundle_id),
             board=BOARD,

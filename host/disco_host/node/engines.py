@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from disco_host.node.frames import FrameReader, message_of
 from disco_host.node.messages import Beat, kinds
-from disco_host.node.native_build import image_of
+from disco_host.node.native_build import FRAMED, STREAM, image_of
 from disco_host.processes import ChildProcess
 from disco_targets.errors import DiscoError
 
@@ -28,10 +28,9 @@ TFLITE_MODULE = "disco_host.node.engine_process"
 class Builder:
     """Builds a native slice in a process; see `native_build`."""
 
-    def __init__(self, folder: Path, node: int, nodes: int) -> None:
-        self._process = ChildProcess(
-            [sys.executable, "-m", BUILD_MODULE, str(folder), str(node), str(nodes)], folder / "build.log"
-        )
+    def __init__(self, folder: Path, node: int, nodes: int, *, framed: bool) -> None:
+        command = [sys.executable, "-m", BUILD_MODULE, str(folder), str(node), str(nodes), FRAMED if framed else STREAM]
+        self._process = ChildProcess(command, folder / "build.log")
 
     def wait(self) -> None:
         """Until it is done.

@@ -212,7 +212,8 @@ class Job:
         with self._changed:
             if self.over:
                 return
-            self._builder = Builder(slice_.folder, slice_.request.node, slice_.request.nodes)
+            asked = slice_.request
+            self._builder = Builder(slice_.folder, asked.node, asked.nodes, framed=asked.framed)
         self._builder.wait()
 
     def _start(self, request: Start, folder: Path) -> None:

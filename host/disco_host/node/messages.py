@@ -67,6 +67,8 @@ class Prepare:
     engine: str
     mode: str
     parts: tuple[Part, ...]
+    framed: bool
+    """Native: the lines carry the boards' frames, because a board is among the nodes; else those of `StreamLink`."""
 
 
 @dataclass(frozen=True)

@@ -23,18 +23,24 @@ from disco_targets.errors import EXIT_OK
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
+FRAMED, STREAM = "framed", "stream"
+"""What the lines of a build carry, for the process's command line."""
 _BUILT = "built"
 """Holds the hash of the program: after a power cut a file may be there without its bytes."""
 
 
 def image_of(folder: Path, node: int) -> Path | None:
     """The program of a slice that was built already, and is still what was built."""
-    image = folder / "project" / "build" / HOSTED_BSP / f"node{node}" / f"node{node}"
+    image = _build_directory(folder) / f"node{node}"
     try:
         whole = (folder / _BUILT).read_text(encoding="ascii", errors="replace") == sha256_of(image)
     except OSError:
         return None
     return image if whole else None
+
+
+def _build_directory(folder: Path) -> Path:
+    return folder / "project" / "build"
 
 
 def runtime_hash() -> str:
@@ -59,8 +65,8 @@ def _add(digest: hashlib._Hash, folder: Traversable) -> None:
             digest.update(item.name.encode() + hashlib.sha256(item.read_bytes()).digest())
 
 
-def build(folder: Path, node: int, nodes: int) -> None:
-    """Builds what lies in FOLDER/parts, once for all who ask at the same time.
+def build(folder: Path, node: int, nodes: int, *, framed: bool) -> None:
+    """Builds what lies in FOLDER/parts, once for all who ask at the same time; `framed` as in `messages.Prepare`.
 
     Raises:
         DiscoError: No compiler, or it fails.
@@ -77,15 +83,15 @@ def build(folder: Path, node: int, nodes: int) -> None:
             shutil.copy(part, source)
         write_node_project(load_board(HOSTED_BSP), node, nodes, source)
         copy_firmware_sources((), project)
-        image = build_node(project, node, port=HOSTED_BSP)
+        image = build_node(project, node, port=HOSTED_BSP, stream_lines=not framed, build_dir=_build_directory(folder))
         (folder / _BUILT).write_text(sha256_of(image.path), encoding="ascii")
 
 
 def _main() -> int:
-    folder, node, nodes = sys.argv[1:]
+    folder, node, nodes, lines = sys.argv[1:]
 
     def action(_: object) -> int:
-        build(Path(folder), int(node), int(nodes))
+        build(Path(folder), int(node), int(nodes), framed=lines == FRAMED)
         return EXIT_OK
 
     return run_command("build", action)

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from disco_firmware import protocol
 from disco_firmware.protocol import Opcode, Status
-from disco_firmware.stream_link import FRAME_HEADER, STREAM_MAX_PAYLOAD
+from disco_firmware.stream_link import FRAME_HEADER
 from disco_host.node.state import Doing, NodeState
 from disco_targets.errors import DiscoError
 
-FRAME_DATA_BYTES = STREAM_MAX_PAYLOAD - protocol.Channels.HEADER_BYTES
+FRAME_DATA_BYTES = protocol.STREAM_MAX_PAYLOAD - protocol.Channels.HEADER_BYTES
 FAREWELL_S = 0.3
 """How long after a peer the host may close its line without the peer being called lost."""
 _MOST_VECTORS = 512

@@ -16,7 +16,7 @@ from disco_host.cluster import LINUX, ClusterNode
 from disco_host.node.address import Endpoint, is_loopback, parse_endpoint
 from disco_host.node.auth import load_token, own_token
 from disco_host.node.calls import Keys, call
-from disco_host.node.messages import CONTROL, LINE, NATIVE, PEER, TFLITE, Address, Start, Started
+from disco_host.node.messages import CONTROL, LINE, NATIVE, PEER, Address, Start, Started
 from disco_host.node.pump import Pump
 from disco_host.node.tls import calling_context
 from disco_host.remote.slices import send_slice
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from disco_firmware.bundle import Bundle
 
-_LINKS: dict[str, type[Link] | type[StreamLink]] = {NATIVE: Link, TFLITE: StreamLink}
 HINT = "look at what its disco-node printed (journalctl --user -u 'disco-node@*')"
 
 
@@ -84,12 +83,13 @@ def open_linux(
     """
     nodes = [_checked(node, defaults) for node in cluster if node.is_linux]
     if len({node.engine for node in nodes}) > 1:
-        raise DiscoError("nodes with tflite and with native do not understand each other: take one engine for all")
+        raise DiscoError("nodes with tflite and with native cannot run together: take one engine for all")
     relayed = relayed or {}
     if relayed and any(node.engine != NATIVE for node in nodes):
         raise DiscoError(
             'boards and Linux nodes in one network need engine = "native", which speaks the boards\' protocol'
         )
+    framed = bool(relayed)
     job = secrets.token_hex(16)
     with contextlib.ExitStack() as stack:
         watch = Watch()
@@ -97,14 +97,15 @@ def open_linux(
 
         def prepare(node: _Node) -> None:
             watch.add(node.node, node.name, _call(node, CONTROL, job))
-            send_slice(watch, bundle, node.node, node.engine, node.mode)
+            send_slice(watch, bundle, node.node, node.engine, node.mode, framed=framed)
 
         _all(nodes, prepare, watch)
         lines = []
         for node in nodes:
             transport = from_socket(node.name, _call(node, LINE, job))
             stack.callback(transport.close)
-            lines.append(NodeLine(node.node, LINUX, transport, None, HINT, _LINKS[node.engine]))
+            link = Link if framed else StreamLink
+            lines.append(NodeLine(node.node, LINUX, transport, None, HINT, link))
         for (board, peer), board_end in relayed.items():
             far_end = _call(next(node for node in nodes if node.node == peer), PEER, job, board)
             stack.callback(Pump(board_end, far_end).close)

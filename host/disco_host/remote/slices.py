@@ -51,15 +51,18 @@ def _part(path: Path, name: str) -> PartFile:
     return PartFile(Part(name, path.stat().st_size, sha256_of(path)), path)
 
 
-def send_slice(watch: Watch, bundle: Bundle, node: int, engine: str, mode: str) -> int:
+def send_slice(watch: Watch, bundle: Bundle, node: int, engine: str, mode: str, *, framed: bool) -> int:
     """Brings a node's slice to its agent, as far as it is not there; how many parts were sent.
+
+    Args: as in `messages.Prepare`.
 
     Raises:
         DiscoError: The agent refuses it or cannot build it, or is gone.
     """
     files = slice_of(bundle, node, engine)
     manifest = bundle.manifest
-    request = Prepare(manifest.bundle_id, node, manifest.nodes, engine, mode, tuple(file.part for file in files))
+    parts = tuple(file.part for file in files)
+    request = Prepare(manifest.bundle_id, node, manifest.nodes, engine, mode, parts, framed)
     need = watch.request(node, request, Need)
     for place in need.parts:
         content = files[place].path.read_bytes()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from disco_firmware import protocol
 from disco_firmware.protocol import MessageError, Opcode
 from disco_host.failures import NodeError, error_report
+from disco_host.node.messages import BEAT_S
 from disco_host.transport import LineClosedError
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ WITNESS_S = 0.3
 LATE_S = 0.4
 """What comes to that after a silence, beside a quarter of it: others notice it when their own waits end."""
 AGENT_S = 0.1
-"""So long after the end of a node's line its agent's end may be seen."""
+"""So long after what a node reported its agent's end may be seen."""
+BROKEN_S = 4 * BEAT_S
+"""So long after the end of a line the agent at its other end may take to say what became of its engine."""
 LOOK_S = 0.02
 
 
@@ -41,7 +44,7 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
     with selectors.DefaultSelector() as selector:
         for end in ends:
             selector.register(end.line.transport, selectors.EVENT_READ, end)
-        while not _complete(watch, faults, waited, time.monotonic() - start):
+        while not _complete(error, watch, faults, waited, time.monotonic() - start):
             for key, _ in selector.select(LOOK_S):
                 report = _report(manifest, key.data)
                 if isinstance(report, NodeError) and report.waited is not None:
@@ -52,10 +55,12 @@ def with_witnesses(manifest: Manifest, error: NodeError, watch: Watch, ends: Seq
     return _combined(error, faults, waited or _waiting(manifest, watch, faults), ends)
 
 
-def _complete(watch: Watch, faults: dict[int, Fault], waited: list[str], heard_s: float) -> bool:
+def _complete(error: NodeError, watch: Watch, faults: dict[int, Fault], waited: list[str], heard_s: float) -> bool:
     """Whether nothing more is to be expected. Where no agent fails, there is nothing behind what a node reported."""
     if any(fault.silent for fault in faults.values()):
         limit = watch.silence_s / 4 + LATE_S
+    elif error.broke and not faults:
+        limit = BROKEN_S
     else:
         limit = WITNESS_S if faults or not waited else AGENT_S
     return heard_s >= limit or bool(faults and waited)

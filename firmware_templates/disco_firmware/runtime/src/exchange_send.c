@@ -8,7 +8,7 @@
 #include "exchange.h"
 #include "stream.h"
 
-#define CHUNK_BYTES (DISCO_MAX_PAYLOAD - DISCO_CHANNELS_HEADER_BYTES)
+#define CHUNK_BYTES (DISCO_LINK_MAX_PAYLOAD - DISCO_CHANNELS_HEADER_BYTES)
 
 uint16_t disco_exchange_next_send(const disco_model_t *model, uint8_t node, uint16_t from) {
     uint16_t index = from;

@@ -77,6 +77,10 @@ static uint16_t end_of_joined(const disco_model_t *model, uint16_t first) {
     return end;
 }
 
+/* Where the operating system moves the bytes during the computation and a look at the links costs calls of it, a tensor that is
+ * exchanged goes in so few steps: enough for a slow line to be busy meanwhile. */
+#define STREAM_STEPS 4u
+
 /* Rows that the ops [first, end) compute between two looks at the links. A fixed property of the model, not of what has come in
  * already: so that an op's compute count is the same in every run. */
 static uint16_t row_step(const disco_model_t *model, uint16_t first, uint16_t end) {
@@ -88,7 +92,10 @@ static uint16_t row_step(const disco_model_t *model, uint16_t first, uint16_t en
     if (!exchanged || disco_dispatch_is_whole(op->kind)) {
         return model->tensors[op->output].height;
     }
-    return op->run != NULL ? op->row_step : 1;
+    if (op->run != NULL) {
+        return op->row_step;
+    }
+    return DISCO_STREAM_LINES ? (uint16_t)((model->tensors[op->output].height + STREAM_STEPS - 1u) / STREAM_STEPS) : 1;
 }
 
 /* Waits for the halo that the output rows before `row_end` need. The last ones wait for all of it, needed or not: after the op the

@@ -35,7 +35,7 @@ disco_status_t disco_node_welcome(disco_node_t *node) {
     disco_put_u32(payload + 16, info->resolution_ticks);
     disco_put_u32(payload + 20, info->free_ram_bytes);
     disco_put_u32(payload + 24, info->stack_bytes);
-    disco_put_u16(payload + 28, DISCO_MAX_PAYLOAD);
+    disco_put_u16(payload + 28, DISCO_LINK_MAX_PAYLOAD);
     payload[30] = info->link_count;
     memcpy(payload + 32, model->bundle_id, DISCO_BUNDLE_ID_BYTES);
     put_name(payload + 48, info->board, BOARD_BYTES);

@@ -8,7 +8,7 @@
 #include "stream.h"
 
 #define OUTPUT_HEADER_BYTES  8u
-#define OUTPUT_CHUNK_BYTES   (DISCO_MAX_PAYLOAD - OUTPUT_HEADER_BYTES)
+#define OUTPUT_CHUNK_BYTES   (DISCO_LINK_MAX_PAYLOAD - OUTPUT_HEADER_BYTES)
 #define RECORDS_HEADER_BYTES 8u
 #define DONE_BYTES           24u
 #define ERROR_BYTES          16u
@@ -84,7 +84,7 @@ static void put_route_record(const disco_node_t *node, uint16_t index, uint8_t *
 /* Sends `count` records of `size` bytes, as many in a message as fit. */
 static disco_status_t report_records(disco_node_t *node, uint8_t opcode, uint16_t count, uint16_t size,
                                      put_record_t put) {
-    const uint16_t fit = (uint16_t)((DISCO_MAX_PAYLOAD - RECORDS_HEADER_BYTES) / size);
+    const uint16_t fit = (uint16_t)((DISCO_LINK_MAX_PAYLOAD - RECORDS_HEADER_BYTES) / size);
     for (uint16_t first = 0; first < count; first = (uint16_t)(first + fit)) {
         const uint16_t left = (uint16_t)(count - first);
         const uint16_t here = left < fit ? left : fit;

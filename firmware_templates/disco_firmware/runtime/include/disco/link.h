@@ -1,11 +1,14 @@
 /*
- * A reliable, ordered message line over a byte line that may drop, damage, repeat or delay bytes: COBS frames, CRC-32, go-back-N.
- * Not reentrant: a handler may reserve, commit, send and reset, but must not poll the link that called it. All memory is in
- * disco_link_t. Nothing here waits: callers poll.
+ * A reliable, ordered message line. Not reentrant: a handler may reserve, commit, send and reset, but must not poll the link that
+ * called it. All memory is in disco_link_t. Nothing here waits: callers poll. Two implementations, of which a build has one:
+ *
+ * stream_link.c (DISCO_STREAM_LINES), over a byte line that loses nothing: frames with their length in front.
+ *
+ * link.c, over a byte line that may drop, damage, repeat or delay bytes: COBS frames, CRC-32, go-back-N.
  *
  * Receiving. Frames in order are delivered at once; the next frame that leaves acknowledges all of them, or an ACK when there is none.
- * A damaged frame or a gap is answered by one
- * NAK; a second one follows only when the sender was seen to start over and the expected frame is missing again.
+ * A damaged frame or a gap is answered by one NAK; a second one follows only when the sender was seen to start over and the
+ * expected frame is missing again.
  *
  * Sending. At most DISCO_LINK_WINDOW frames are under way. A NAK makes the sender go back at once; without any answer it goes back
  * after DISCO_LINK_TIMEOUT_FIRST_MS, doubled up to DISCO_LINK_TIMEOUT_LAST_MS until something is acknowledged. That timer runs only
@@ -26,20 +29,19 @@
 extern "C" {
 #endif
 
-#define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
-#define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
-#define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
-#define DISCO_CONTROL_MAX_PAYLOAD   96 /* of an unsequenced message: WELCOME is the longest */
-#define DISCO_LINK_CHUNK_BYTES      64 /* read from the port at a time */
-#define DISCO_LINK_TIMEOUT_FIRST_MS 200u
-#define DISCO_LINK_TIMEOUT_LAST_MS  2000u
+#ifndef DISCO_STREAM_LINES
+#define DISCO_STREAM_LINES 0
+#endif
+
+#define DISCO_LINK_MAX_PAYLOAD    (DISCO_STREAM_LINES ? DISCO_STREAM_MAX_PAYLOAD : DISCO_MAX_PAYLOAD)
+#define DISCO_CONTROL_MAX_PAYLOAD 96 /* of an unsequenced message: WELCOME is the longest */
 
 typedef struct disco_link disco_link_t;
 
 /*
  * One received message, in order, exactly once. `payload` is valid during the call only.
  * Returns OK: taken. BUSY: not now; the frame is not acknowledged, no NAK is sent for it or for what follows it, and the sender's
- * timer brings it back. Anything else: taken, and disco_link_poll ends with that status.
+ * timer brings it back (on a stream, the next disco_link_receive). Anything else: taken, and disco_link_poll ends with that status.
  */
 typedef disco_status_t (*disco_link_handler_t)(void *context, disco_link_t *link, uint8_t opcode,
                                                const uint8_t *payload, uint16_t length);
@@ -51,6 +53,38 @@ typedef struct {
     uint32_t frames_received; /* sequenced frames accepted in order */
     uint32_t frames_damaged;  /* frames dropped for COBS, CRC, length or address */
 } disco_link_stats_t;
+
+#if DISCO_STREAM_LINES
+
+#define DISCO_STREAM_HEADER_BYTES 8
+#define DISCO_STREAM_FRAME_BYTES  (DISCO_STREAM_HEADER_BYTES + DISCO_STREAM_MAX_PAYLOAD)
+
+struct disco_link {
+    uint8_t port_link; /* which link of the port */
+    uint8_t self;      /* own address */
+    uint8_t peer;      /* address at the other end */
+    uint8_t session;   /* frames of other sessions are dropped; 0: only HELLO is taken */
+    bool broken;       /* what came is no frame: nothing after it can be understood */
+    disco_link_handler_t handler;
+    void *context;
+    disco_link_stats_t stats;
+
+    uint32_t out_begin; /* of `out`: the first byte that is not written yet */
+    uint32_t out_end;
+    uint32_t in_begin; /* of `in`: the first byte that is not delivered yet */
+    uint32_t in_end;
+    uint8_t out[2 * DISCO_STREAM_FRAME_BYTES + DISCO_STREAM_HEADER_BYTES + DISCO_CONTROL_MAX_PAYLOAD];
+    uint8_t in[DISCO_STREAM_FRAME_BYTES];
+};
+
+#else
+
+#define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
+#define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
+#define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
+#define DISCO_LINK_CHUNK_BYTES      64 /* read from the port at a time */
+#define DISCO_LINK_TIMEOUT_FIRST_MS 200u
+#define DISCO_LINK_TIMEOUT_LAST_MS  2000u
 
 typedef struct {
     uint16_t wire_length;               /* 0 until it is encoded */
@@ -100,20 +134,23 @@ struct disco_link {
     disco_link_slot_t slots[DISCO_LINK_WINDOW]; /* frame with sequence s is in slot s % DISCO_LINK_WINDOW */
 };
 
+#endif
+
 /* A fresh link, session 0. `handler` gets every message with `context`. */
 void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler,
                      void *context);
 
-/* Starts a session: all numbering, buffers, timers and statistics start anew. Bytes already read from the port are forgotten. */
+/* Starts a session: all numbering, buffers, timers and statistics start anew. Bytes already read from the port are forgotten; on a
+ * stream, where a frame must be read and written to its end, they are dropped as frames of another session. */
 void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms);
 
 /* True when a new sequenced message can be taken. */
 bool disco_link_ready(const disco_link_t *link);
 
-/* Where to put the payload (DISCO_MAX_PAYLOAD bytes) of the next sequenced message; only when disco_link_ready. */
+/* Where to put the payload (DISCO_LINK_MAX_PAYLOAD bytes) of the next sequenced message; only when disco_link_ready. */
 uint8_t *disco_link_reserve(disco_link_t *link);
 
-/* Sends the reserved payload. BUSY when not ready; ERR_ARGUMENT when length > DISCO_MAX_PAYLOAD. */
+/* Sends the reserved payload. BUSY when not ready; ERR_ARGUMENT when length > DISCO_LINK_MAX_PAYLOAD. */
 DISCO_MUST_CHECK disco_status_t disco_link_commit(disco_link_t *link, uint8_t opcode, uint16_t length);
 
 /* reserve, copy, commit. */
@@ -125,7 +162,7 @@ DISCO_MUST_CHECK disco_status_t disco_link_send(disco_link_t *link, uint8_t opco
 DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const uint8_t *payload,
                                                         uint16_t length);
 
-/* Reads and delivers; never waits. Returns OK, or the status of a handler. */
+/* Reads and delivers; never waits. Returns OK, the status of a handler, or ERR_PROTOCOL when a stream is broken. */
 DISCO_MUST_CHECK disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms);
 
 /* Retransmits, writes, acknowledges; never waits. What was committed since disco_link_receive acknowledges what that delivered. */
@@ -134,7 +171,7 @@ void disco_link_transmit(disco_link_t *link, uint32_t now_ms);
 /* Both. */
 DISCO_MUST_CHECK disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms);
 
-/* True when every sequenced message was acknowledged. */
+/* True when every sequenced message was acknowledged; on a stream, when it was written. */
 bool disco_link_idle(const disco_link_t *link);
 
 /* Restarts the retransmission timer; called after a computation, before polling again. */

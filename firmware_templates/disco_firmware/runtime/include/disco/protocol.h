@@ -7,6 +7,9 @@
  * `expected` is the next sequence number that the sender of the frame expects: every frame acknowledges all before it, ACK does nothing else.
  * HELLO and WELCOME (HELLO is sent again by the host until answered), ACK and NAK have no sequence number (0); every other message is sequenced,
  * acknowledged and retransmitted (go-back-N, window DISCO_LINK_WINDOW).
+ *
+ * Frame on lines that lose nothing (TCP between Linux nodes, built with DISCO_STREAM_LINES):
+ *   u32 payload bytes | u8 opcode | u8 source | u8 destination | u8 session | payload
  */
 #ifndef DISCO_PROTOCOL_H
 #define DISCO_PROTOCOL_H
@@ -19,6 +22,7 @@
 #define DISCO_MAX_PAYLOAD        240 /* so that a whole frame is one COBS block: 7 + 240 + 4 < 254 */
 #define DISCO_LINK_WINDOW        4   /* frames under way; sequence numbers are modulo 256 */
 #define DISCO_BUNDLE_ID_BYTES    16
+#define DISCO_STREAM_MAX_PAYLOAD 0xFFFF /* what WELCOME can state */
 
 typedef enum {
     DISCO_MSG_ACK = 0x01,
