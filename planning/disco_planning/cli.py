@@ -54,7 +54,7 @@ def _latency(options: argparse.Namespace) -> int:
     from disco_planning.sources import load_network
 
     system, cluster = _cluster(options)
-    convention = _convention(options)
+    convention = _convention(options, system)
     network = load_network(options.model)
     plan_file = _plan_file(options, network)
     _check_files(options.json, options.plot, plan_file)
@@ -112,9 +112,12 @@ def _shares(text: str) -> tuple[float, ...]:
         raise UsageError(f"shares {text!r} are no numbers: write one fraction for each node, like 0.75,0.25") from None
 
 
-def _convention(options: argparse.Namespace) -> Convention:
+def _convention(options: argparse.Namespace, system: System) -> Convention:
+    """What the command line says; of the bytes of a value else the system, else the paper."""
     choices = {field.name: getattr(options, field.name) for field in dataclasses.fields(latency.Convention)}
-    return latency.Convention(**{**choices, "exclude": tuple(options.exclude)})
+    said = (options.value_bytes, system.value_bytes, latency.PAPER.value_bytes)
+    value_bytes = next(value for value in said if value is not None)
+    return latency.Convention(**{**choices, "value_bytes": value_bytes, "exclude": tuple(options.exclude)})
 
 
 def _sparsities(
@@ -262,9 +265,8 @@ def _add_convention(parser: argparse.ArgumentParser) -> None:
     add(
         "--value-bytes",
         type=float,
-        default=default.value_bytes,
         metavar="V",
-        help="bytes of a value (default 4; int8: 1)",
+        help="bytes of a value (default: what the system says, else 4; int8: 1)",
     )
     add("--operations-per-mac", type=float, default=default.operations_per_mac, metavar="O", help="default 2")
     traffic = "a node sends its channels once to all, once to each other node, or sending costs nothing"

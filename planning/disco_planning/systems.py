@@ -1,7 +1,8 @@
 """Systems as data: how fast a node's link and its processor are, and who says so.
 
 A system is a TOML file with `name`, `bandwidth` (e.g. "37.5MB/s", sent and received together), `compute` (e.g.
-"125GOP/s", of one node) and `source`. Unknown keys are refused.
+"125GOP/s", of one node) and `source`; it may have `value_bytes` (of a value on the wire) and, where links were
+measured, a table `[[link]]` for each. Unknown keys are refused.
 """
 
 from __future__ import annotations
@@ -27,6 +28,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class MeasuredLink:
+    """What was measured of a link, from the node `sender` to the node `receiver`. The model has no use of it."""
+
+    sender: int
+    receiver: int
+    one_way: str
+    """A rate, e.g. "37.5MB/s"."""
+    both_ways: str
+    """A rate, sent and received bytes together."""
+    small_bytes: int
+    small_round_trip: str
+    """Median of so few bytes there and back, e.g. "85us"."""
+    small_round_trip_p95: str
+    large_bytes: int
+    large_round_trip: str
+    """Median of so many bytes there and a small answer."""
+
+
+@dataclass(frozen=True)
 class System:
     """One node's link and processor; all nodes are alike."""
 
@@ -36,6 +56,9 @@ class System:
     operations_per_s: float
     source: str
     """Where the two figures were published."""
+    value_bytes: float | None = None
+    """Of one value on the wire, where the system says."""
+    links: tuple[MeasuredLink, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +67,8 @@ class _File:
     bandwidth: str
     compute: str
     source: str
+    value_bytes: float | None = None
+    link: tuple[MeasuredLink, ...] = ()
 
 
 def known_systems() -> tuple[str, ...]:
@@ -81,9 +106,10 @@ def _load(file: Path | Traversable, where: str) -> System:
     except DiscoError as error:
         raise DiscoError(f"{error} (a system has name, bandwidth, compute and source, all text)") from error
     try:
-        return System(data.name, parse_bandwidth(data.bandwidth), parse_compute(data.compute), data.source)
+        bandwidth, compute = parse_bandwidth(data.bandwidth), parse_compute(data.compute)
     except UsageError as error:
         raise DiscoError(f"{where}: {error}") from error
+    return System(data.name, bandwidth, compute, data.source, data.value_bytes, data.link)
 
 
 def _folder() -> Traversable:

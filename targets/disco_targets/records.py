@@ -1,4 +1,4 @@
-"""Dataclasses from plain data (TOML, JSON): every key known and present, every value of its type."""
+"""Dataclasses from plain data (TOML, JSON): keys known, and present where there is no default; values of their type."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ def record(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise DiscoError(f"{where}: expected a table, found {data!r}")
     hints = typing.get_type_hints(cls)
-    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = {field.name for field in fields}
+    needed = {field.name for field in fields if field.default is dataclasses.MISSING}
     problems = [
         f"{what} keys {', '.join(sorted(keys))}"
-        for what, keys in (("unknown", set(data) - names), ("missing", names - set(data)))
+        for what, keys in (("unknown", set(data) - names), ("missing", needed - set(data)))
         if keys
     ]
     if problems:
         raise DiscoError(f"{where}: {'; '.join(problems)}")
-    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names})
+    return cls(**{name: _value(hints[name], data[name], f"{where}: {name}") for name in names & set(data)})
 
 
 def _value(hint: Any, data: Any, where: str) -> Any:

@@ -14,8 +14,9 @@ import pytest
 from disco_host.node import probe
 from disco_host.node.messages import Probed
 from disco_host.remote.clocks import node_clock, sample
-from disco_host.remote.probes import ProbedLink, describe, operations_per_s, write_system
+from disco_host.remote.probes import ProbedLink, operations_per_s, write_system
 from disco_planning.systems import load_system
+from disco_planning.units import parse_bandwidth, parse_time
 from disco_targets.errors import DiscoError
 
 FIGURES = Probed(64, 100e-6, 150e-6, 262144, 9e-3, 30e6, 37.5e6)
@@ -63,7 +64,10 @@ def test_the_system_is_that_of_the_slowest_link_and_node(tmp_path: Path) -> None
     system = load_system(str(tmp_path / "system.toml"))
     assert system.bandwidth_bytes_per_s == 12.5e6
     assert system.operations_per_s == operations_per_s(_result(1000.0)) == 2e9  # 2000 operations in 1 us
-    assert all(describe(link) in system.source for link in links)
+    assert system.value_bytes == 1
+    assert [(link.sender, link.receiver) for link in system.links] == [(0, 1), (0, 2)]
+    assert parse_bandwidth(system.links[1].both_ways) == 12.5e6
+    assert parse_time(system.links[0].small_round_trip) == pytest.approx(FIGURES.round_trip_s)
     with pytest.raises(DiscoError, match="a system needs their compute rate"):
         write_system(tmp_path / "none.toml", _result(), links)
 

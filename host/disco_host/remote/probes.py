@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import combinations
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from disco_host.node.messages import Address, Probe, Probed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbedLink:
-    """One link, as the node `caller` measured it."""
+    """One direction of a link, as the node `caller` measured it."""
 
     caller: int
     listener: int
@@ -30,7 +30,7 @@ class ProbedLink:
 
 
 def probe_links(watch: Watch, addresses: Mapping[int, str]) -> tuple[ProbedLink, ...]:
-    """Measures the link between every two Linux nodes, one after the other.
+    """Measures the link from every Linux node to every other, one after the other.
 
     Args:
         watch: Over their agents.
@@ -40,8 +40,8 @@ def probe_links(watch: Watch, addresses: Mapping[int, str]) -> tuple[ProbedLink,
         DiscoError: A node fails, or cannot reach another one.
     """
     return tuple(
-        ProbedLink(low, high, watch.request(low, Probe(Address(high, addresses[high])), Probed))
-        for low, high in combinations(sorted(addresses), 2)
+        ProbedLink(caller, listener, watch.request(caller, Probe(Address(listener, addresses[listener])), Probed))
+        for caller, listener in permutations(sorted(addresses), 2)
     )
 
 
@@ -56,7 +56,7 @@ def operations_per_s(result: RunResult) -> float:
 
 
 def write_system(path: Path, result: RunResult, links: tuple[ProbedLink, ...]) -> None:
-    """Writes the system file: the slowest link, sent and received bytes together, and the slowest node.
+    """Writes the system file: the slowest link, sent and received bytes together, the slowest node, and every link.
 
     Raises:
         DiscoError: Nothing was computed, or the file cannot be written.
@@ -65,16 +65,41 @@ def write_system(path: Path, result: RunResult, links: tuple[ProbedLink, ...]) -
     if not compute:
         raise DiscoError("the Linux nodes of this run computed nothing: a system needs their compute rate")
     bandwidth = min(link.figures.both_ways_bytes_per_s for link in links)
-    lines = [describe(link) for link in links]
     text = (
         f'name = "{len(result.nodes)} Linux nodes, probed"\n'
-        f'bandwidth = "{bandwidth / 1e6:.6g}MB/s"\n'
+        f'bandwidth = "{_rate(bandwidth)}"\n'
         f'compute = "{compute / 1e6:.6g}MOP/s"\n'
+        "value_bytes = 1\n"
         f'source = """\nMeasured by disco-run --probe-links of disco-edge {version("disco-edge")} with bundle '
         f"{result.bundle_id}:\nbandwidth of the slowest link, both ways at once; compute of the slowest node, waiting "
-        "left out. Use --value-bytes 1.\n" + "\n".join(lines) + '"""\n'
+        'left out."""\n' + "".join(_table(link) for link in links)
     )
     write_text(path, text)
+
+
+def _table(link: ProbedLink) -> str:
+    """`disco_planning.systems.MeasuredLink` in TOML."""
+    figures = link.figures
+    return (
+        "\n[[link]]\n"
+        f"sender = {link.caller}\n"
+        f"receiver = {link.listener}\n"
+        f'one_way = "{_rate(figures.one_way_bytes_per_s)}"\n'
+        f'both_ways = "{_rate(figures.both_ways_bytes_per_s)}"\n'
+        f"small_bytes = {figures.small_bytes}\n"
+        f'small_round_trip = "{_microseconds(figures.round_trip_s)}"\n'
+        f'small_round_trip_p95 = "{_microseconds(figures.round_trip_p95_s)}"\n'
+        f"large_bytes = {figures.large_bytes}\n"
+        f'large_round_trip = "{_microseconds(figures.large_round_trip_s)}"\n'
+    )
+
+
+def _rate(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e6:.6g}MB/s"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.6g}us"
 
 
 def describe(link: ProbedLink) -> str:
