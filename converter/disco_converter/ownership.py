@@ -79,13 +79,13 @@ def _without(ownership: Ownership, constants: Collection[int]) -> Ownership:
 def _check_nodes(graph: g.Graph, nodes: int) -> None:
     if nodes < 1:
         raise DiscoError(f"{nodes} nodes: at least 1 is needed")
-    for op in graph.ops:
-        channels = graph.tensors[op.output].channels
-        if isinstance(op.params, g.MIXING) and channels < nodes:
-            raise DiscoError(
-                f"{nodes} nodes are more than the {channels} output channels of {op.name} ({op.output!r}): use at "
-                f"most {channels} nodes"
-            )
+    mixing = [op for op in graph.ops if isinstance(op.params, g.MIXING)]
+    narrowest = min(mixing, key=lambda op: graph.tensors[op.output].channels, default=None)
+    if narrowest is not None and (channels := graph.tensors[narrowest.output].channels) < nodes:
+        raise DiscoError(
+            f"{nodes} nodes are more than the {channels} output channels of {narrowest.name} ({narrowest.output!r}): "
+            f"use at most {channels} nodes"
+        )
 
 
 def _after(graph: g.Graph, op: g.Op, inputs: list[Ownership], split: Split) -> Ownership:

@@ -48,9 +48,9 @@ def tiny_model(channels: int = 4, outputs: Sequence[int] = (6,), last: str | Non
     return build(tensors, ops, outputs)
 
 
-def export_tiny(folder: Path, nodes: int = 2, target: str = "posix") -> Bundle:
+def export_tiny(folder: Path, nodes: int = 2, target: str = "posix", channels: int = 4) -> Bundle:
     """Exports the tiny network to `folder`."""
     model = folder.parent / f"{folder.name}.tflite"
-    model.write_bytes(tiny_model())
+    model.write_bytes(tiny_model(channels))
     export(ExportConfig(model=model, nodes=nodes, targets=(target,), output=folder))
     return load_bundle(folder)

@@ -19,7 +19,7 @@ from disco_host.trace import chrome_trace
 from disco_planning.shares import PLAN_KEY
 from helpers.bundles import EXAMPLE, export_example
 from helpers.fault_proxy import FaultProxy
-from helpers.tiny_bundle import tiny_model
+from helpers.tiny_bundle import export_tiny, tiny_model
 
 from .conftest import BundleMaker
 
@@ -117,6 +117,13 @@ def test_cycle_estimates_repeat_and_are_plausible(
         assert abs(one.compute.median - two.compute.median) <= 1e-5 * one.compute.median  # +-0.001 %
         for op, op_instructions in zip(one.ops, instructions.ops, strict=True):
             assert least <= op.compute.median / op_instructions.compute.median <= most, op.name
+
+
+def test_more_nodes_than_boards_have_lines(tmp_path: Path) -> None:
+    export_tiny(tmp_path / "bundle", nodes=10, channels=11)
+    result = run(RunConfig(bundle=tmp_path / "bundle", boards="posix", check_tensors=True)).result
+    assert result.bit_exact
+    assert len(result.nodes) == 10
 
 
 @pytest.mark.parametrize("boards", ["emulated", "posix"])

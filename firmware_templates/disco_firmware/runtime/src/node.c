@@ -36,7 +36,7 @@ static void reset_session(disco_node_t *node) {
     node->phase = DISCO_NODE_GREETED;
     node->error_pending = false;
     node->command = 0;
-    node->greeted = 0;
+    memset(node->greeted, 0, sizeof node->greeted);
     node->input_bytes = 0;
 }
 

@@ -77,15 +77,14 @@ static disco_status_t judge_greeting(const disco_model_t *model, uint8_t peer, c
 }
 
 disco_status_t disco_node_take_greeting(disco_node_t *node, uint8_t peer, const uint8_t *payload, uint16_t length) {
-    const uint8_t bit = (uint8_t)(1u << peer);
-    if (length != PEER_HELLO_BYTES || (node->greeted & bit) != 0) {
+    if (length != PEER_HELLO_BYTES || node->greeted[peer]) {
         return disco_executor_fail(&node->executor, DISCO_ERR_PROTOCOL, DISCO_NONE, peer);
     }
     const disco_status_t status = judge_greeting(node->model, peer, payload);
     if (status != DISCO_OK) {
         return disco_executor_fail(&node->executor, status, DISCO_NONE, peer);
     }
-    node->greeted |= bit;
+    node->greeted[peer] = true;
     return DISCO_OK;
 }
 
@@ -93,7 +92,7 @@ disco_status_t disco_node_take_greeting(disco_node_t *node, uint8_t peer, const 
 static uint8_t first_silent_peer(const disco_node_t *node) {
     for (uint8_t i = 0; i + 1 < node->model->node_count; ++i) {
         const uint8_t peer = node->model->peer_links[i].peer;
-        if ((node->greeted & (1u << peer)) == 0) {
+        if (!node->greeted[peer]) {
             return peer;
         }
     }

@@ -23,7 +23,7 @@ typedef struct {
     bool hello;                             /* a HELLO came and is not answered: whatever runs ends */
     uint8_t hello_session;                  /* of that HELLO */
     uint8_t command;                        /* CONNECT or RUN, taken and not yet carried out to the end; 0: none */
-    uint8_t greeted;                        /* bit n: PEER_HELLO of node n came */
+    bool greeted[DISCO_MAX_PEERS + 1];      /* by node index: its PEER_HELLO came */
     uint32_t inference, deadline_ms, flags; /* arguments of `command` */
     uint32_t input_bytes;                   /* received since the last run */
 } disco_node_t;

@@ -19,8 +19,10 @@
 extern "C" {
 #endif
 
-#define DISCO_MAX_PEERS 7
-#define DISCO_NO_NODE   0xFFu /* of disco_failure_t.peer */
+#ifndef DISCO_MAX_PEERS
+#define DISCO_MAX_PEERS 7 /* a build for more nodes says how many */
+#endif
+#define DISCO_NO_NODE 0xFFu /* of disco_failure_t.peer */
 
 typedef struct {
     uint32_t credit_inference; /* what this peer last allowed us */
