@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from disco_targets.board import known_boards
-from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.command import check_writable, command_parser, run_command, write_json
 from disco_targets.errors import EXIT_OK, DiscoError
+from disco_targets.tables import report_console
 
 _EXAMPLES = """examples:
   disco-export model.onnx --nodes 2 --target qemu-mps2-an386 --calibration images.npy -o bundle
@@ -53,7 +54,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
     check_writable(options.json)
     result = export(config, _Bars(errors))
     write_json(options.json, summary(result))
-    print_report(result, Console())
+    print_report(result, report_console())
     return EXIT_OK
 
 
@@ -74,11 +75,10 @@ class _Bars:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="disco-export",
-        description="Quantise a model once, cut it into a slice per node, prove them bit-exact, write a bundle.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "disco-export",
+        "Quantise a model once, cut it into a slice per node, prove them bit-exact, write a bundle.",
+        _EXAMPLES,
     )
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="float .onnx with a static batch of 1, or a full-int8 .tflite"

@@ -13,6 +13,7 @@ from disco_converter.export import ExportResult
 from disco_firmware.footprint import RUNTIME_FLASH_BYTES, ram_bytes
 from disco_firmware.manifest import Manifest, NodeOp, NodeProgram
 from disco_targets.board import Board
+from disco_targets.tables import report_table
 
 
 def print_report(result: ExportResult, console: Console) -> None:
@@ -123,12 +124,7 @@ def _shape(op: NodeOp) -> str:
 
 
 def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for name in texts:
-        table.add_column(name, no_wrap=name == "op")  # an op's name is what other tables and the trace call it
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table
+    return report_table(title, texts, numbers, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
 def _layer_table(manifest: Manifest) -> Table:

@@ -31,6 +31,8 @@ class Checker:
         self._tensors = tensors
         self._op_order = {op.name: place for place, op in enumerate(manifest.ops)}
         self._expected: dict[int, tuple[Int8Array, ...]] = {}
+        self.kernels = golden.mode
+        """With which the expected values are computed."""
         self.mismatches = 0
         self.first: Difference | None = None
         check_coverage(manifest)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from disco_host.cluster import load_cluster
 from disco_host.deploy.agents import Access, AgentStatus, start_agents, stop_agents
 from disco_host.flash import BOARD, POSIX, NodeFirmware, flash, flash_boards, pick_nodes
-from disco_targets.command import run_command
+from disco_targets.command import command_parser, run_command
 from disco_targets.errors import EXIT_OK, UsageError
+from disco_targets.tables import report_console, report_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _flash(options: argparse.Namespace, errors: Console) -> int:
-    console = Console()
+    console = report_console()
     access = Access(options.ssh_config, options.python, options.wheel)
     if options.boards in (BOARD, POSIX):
         if options.stop or access != Access():
@@ -65,11 +65,7 @@ def _say(console: Console, text: str) -> None:
 
 
 def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
-    table = Table(title="Firmware, bytes as linked", title_justify="left")
-    for name in ("node", "board"):
-        table.add_column(name)
-    for name in ("flash", "RAM without stack"):
-        table.add_column(name, justify="right")
+    table = report_table("Firmware, bytes as linked", ("node", "board"), ("flash", "RAM without stack"))
     for firmware in built:
         board, image = firmware.board, firmware.image
         flash, ram = _of(image.flash_bytes, board.flash_bytes), _of(image.ram_bytes, board.ram_bytes)
@@ -86,11 +82,10 @@ def _of(count: int, limit: int | None) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="disco-flash",
-        description="Build the firmware of a bundle's nodes and say what it takes; start the agents of Linux nodes.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "disco-flash",
+        "Build the firmware of a bundle's nodes and say what it takes; start the agents of Linux nodes.",
+        _EXAMPLES,
     )
     add = parser.add_argument
     add("bundle", type=Path, metavar="BUNDLE", help="folder that disco-export wrote")

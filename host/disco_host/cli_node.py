@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_host.node.address import DEFAULT_PORT
-from disco_targets.command import run_command
+from disco_targets.command import command_parser, run_command
 from disco_targets.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
@@ -65,11 +65,10 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="disco-node",
-        description="Run this machine's share of a network for disco-run, job after job.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "disco-node",
+        "Run this machine's share of a network for disco-run, job after job.",
+        _EXAMPLES,
     )
     add = parser.add_argument
     listen = f"where to listen (default 127.0.0.1:{DEFAULT_PORT}, which nobody but this machine can reach); port 0: any"

@@ -12,8 +12,9 @@ from rich.console import Console
 from disco_firmware.reference import MODES, REFERENCE
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
 from disco_host.node.messages import ENGINES
-from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.command import check_writable, command_parser, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
+from disco_targets.tables import report_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
         if outcome.projected is not None:
             add_projection(trace, outcome.bundle.manifest.nodes, outcome.projected)
         write_json(options.trace, trace, indent=None)
-    console = Console()
+    console = report_console()
     print_report(outcome.result, console)
     if outcome.projected is not None:
         print_projection(outcome.projected.projection, console)
@@ -98,11 +99,10 @@ def _check_files(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="disco-run",
-        description="Run a bundle on its boards, compare every output with the golden and measure.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser(
+        "disco-run",
+        "Run a bundle on its boards, compare every output with the golden and measure.",
+        _EXAMPLES,
     )
     add = parser.add_argument
     add("bundle", type=Path, metavar="BUNDLE", help="folder that disco-export wrote")
@@ -133,7 +133,10 @@ def _parser() -> argparse.ArgumentParser:
         "there (default tflite; native among boards)"
     )
     add("--engine", choices=ENGINES, help=engine)
-    mode = "kernels of tflite; only reference equals the golden bit for bit (default reference)"
+    mode = (
+        "kernels of tflite; with xnnpack the outputs are compared with the whole model in XNNPACK on this PC (default "
+        "reference)"
+    )
     add("--mode", choices=MODES, default=REFERENCE, help=mode)
     add("--json", type=Path, metavar="FILE", help="write all figures")
     add(

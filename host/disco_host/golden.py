@@ -31,6 +31,7 @@ class Golden:
         """
         self._manifest: Manifest = bundle.manifest
         self._keep_tensors = keep_tensors
+        self.mode = mode
         content = bundle.reference.read_bytes()
         self._model = TfliteModel(content, str(bundle.reference), mode=mode, observe=keep_tensors)
         if mode == REFERENCE:

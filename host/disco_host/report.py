@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
+from disco_firmware.reference import REFERENCE
 from disco_host.remote.probes import describe as describe_link
+from disco_targets.tables import report_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,13 +35,8 @@ def print_report(result: RunResult, console: Console) -> None:
 
 def ops_table(node: NodeResult) -> Table:
     """One node's ops: medians in the node's own unit."""
-    table = Table(
-        title=f"Node {node.node}: {escape(node.board)} ({escape(node.core)}), medians in {node.unit}",
-        title_justify="left",
-    )
-    table.add_column("op", no_wrap=True)  # its name says its kind
-    for column in ("MACs", "compute", "share", "wait", "bytes sent"):
-        table.add_column(column, justify="right")
+    title = f"Node {node.node}: {escape(node.board)} ({escape(node.core)}), medians in {node.unit}"
+    table = report_table(title, ("op",), ("MACs", "compute", "share", "wait", "bytes sent"))
     total = node.compute.median or 1
     for op in node.ops:
         table.add_row(
@@ -55,16 +52,9 @@ def ops_table(node: NodeResult) -> Table:
 
 def nodes_table(result: RunResult) -> Table:
     """Totals of all nodes; min and max show how far they repeat."""
-    table = Table(
-        title=f"Nodes: median, min and max of {result.inferences} inferences",
-        title_justify="left",
-        caption=_caption(result),
-        caption_justify="left",
-    )
-    table.add_column("node")
-    table.add_column("")
-    for column in ("compute", "wait", "send", "total"):
-        table.add_column(column, justify="right")
+    title = f"Nodes: median, min and max of {result.inferences} inferences"
+    names = ("compute", "wait", "send", "total")
+    table = report_table(title, ("node", ""), names, caption=_caption(result), caption_justify="left")
     for node in result.nodes:
         columns = (node.compute, node.wait, node.send, node.total)
         table.add_row(f"{node.node}\n{node.unit}", "median\nmin\nmax", *(_range(summary) for summary in columns))
@@ -74,10 +64,7 @@ def nodes_table(result: RunResult) -> Table:
 def memory_table(result: RunResult) -> Table:
     """Flash and RAM of the nodes whose firmware was built here."""
     title = "Memory in bytes: flash as linked, RAM as linked plus the stack that was in use"
-    table = Table(title=title, title_justify="left")
-    table.add_column("node")
-    for column in ("flash", "RAM", "of it stack"):
-        table.add_column(column, justify="right")
+    table = report_table(title, ("node",), ("flash", "RAM", "of it stack"))
     for node in result.nodes:
         memory = node.memory
         if memory is not None:
@@ -94,13 +81,11 @@ def memory_table(result: RunResult) -> Table:
 
 def links_table(result: RunResult) -> Table:
     """What went from node to node over all measured inferences."""
-    table = Table(title="Links, all measured inferences", title_justify="left")
-    table.add_column("from - to")
-    for column in ("payload bytes", "per inference", "frames", "sent again"):
-        table.add_column(column, justify="right")
+    columns = ("payload bytes", "per inference", "frames", "sent again")
+    table = report_table("Links, all measured inferences", ("from → to",), columns)
     for link in result.links:
         table.add_row(
-            f"{link.sender} - {link.receiver}",
+            f"{link.sender} → {link.receiver}",
             f"{link.bytes:,}",
             f"{link.bytes / result.inferences:,.0f}",
             f"{link.frames:,}",
@@ -111,10 +96,8 @@ def links_table(result: RunResult) -> Table:
 
 def clocks_table(result: RunResult) -> Table:
     """How the clocks of Linux nodes lie to this PC's."""
-    table = Table(title="Clocks against this PC's, by round trips", title_justify="left")
-    table.add_column("node")
-    for column in ("offset / us", "at most off by / us", "drift / ppm"):
-        table.add_column(column, justify="right")
+    columns = ("offset / us", "at most off by / us", "drift / ppm")
+    table = report_table("Clocks against this PC's, by round trips", ("node",), columns)
     for clock in result.clocks:
         row = (f"{clock.offset_ns / 1000:,.1f}", f"{clock.error_ns / 1000:,.1f}", f"{clock.drift_ppm:+.2f}")
         table.add_row(str(clock.node), *row)
@@ -134,7 +117,8 @@ def verdict(result: RunResult) -> list[str]:
     runs = result.inferences + result.warmup
     what = "every output" if result.checked == "outputs" else "every op's output"
     if result.bit_exact:
-        lines.append(f"[bold green]Bit-exact[/]: {what} of {runs} inferences equals the golden")
+        golden = "the golden" if result.kernels == REFERENCE else "that of the whole model in XNNPACK on this PC"
+        lines.append(f"[bold green]Bit-exact[/]: {what} of {runs} inferences equals {golden}")
     else:
         lines.append(f"[bold red]NOT bit-exact[/]: {result.mismatches} of {runs} inferences differ")
     if result.first_difference is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from disco_firmware.reference import REFERENCE
+
 if TYPE_CHECKING:
     from disco_host.remote.clocks import NodeClock
     from disco_host.remote.probes import ProbedLink
@@ -159,6 +161,8 @@ class RunResult:
     """The links between Linux nodes, where that was asked for."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Pairs of nodes whose bytes went through the host, which is part of every latency."""
+    kernels: str = REFERENCE
+    """Of TFLite, in which the golden was computed: "reference" or "xnnpack"."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, dicts, strings and numbers; the links' ends are called `from` and `to`."""

@@ -282,5 +282,6 @@ def _outcome(
         clocks=clocks,
         relayed=relayed,
         probed=probed,
+        kernels=checker.kernels,
     )
     return RunOutcome(bundle, result, tuple(measured))

@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from disco_planning import latency
 from disco_planning.planner import PROFILES, check_sparsity, equilibrium, for_latency, uniform
 from disco_planning.sources import known_models
 from disco_planning.systems import known_systems
 from disco_planning.units import parse_bandwidth, parse_compute, parse_time
-from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.command import check_writable, command_parser, run_command, write_json
 from disco_targets.errors import EXIT_OK, DiscoError, UsageError
+from disco_targets.tables import report_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +69,7 @@ def _latency(options: argparse.Namespace) -> int:
     if points:
         document["sweep"] = [dataclasses.asdict(point) for point in points]
     write_json(options.json, document)
-    console = Console()
+    console = report_console()
     print_report(analysis, console)
     if points:
         console.print(sweep_table(points, _number(options.sparsity)))
@@ -214,12 +213,11 @@ def _check_files(*files: Path | None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="disco-latency",
-        description="Project the latency of a network on several nodes by the latency model of the DISCO paper, and "
+    parser = command_parser(
+        "disco-latency",
+        "Project the latency of a network on several nodes by the latency model of the DISCO paper, and "
         "plan how sparse the communication of each layer should be.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _EXAMPLES,
     )
     add = parser.add_argument
     add("model", metavar="MODEL", help="zoo:NAME, a .csv layer table, .onnx, .tflite, or a bundle's folder")

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from disco_planning.units import format_rate, format_time
+from disco_targets.tables import report_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +28,8 @@ def print_report(analysis: Analysis, console: Console) -> None:
 
 def layers_table(analysis: Analysis) -> Table:
     """One row for each layer; the longer of the two times is what it takes, unless they cannot overlap."""
-    table = Table(title=escape(_title(analysis)), title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
-    table.add_column("layer", no_wrap=True)
-    for column in ("channels", "MMAC", "S", "L_comm ms", "L_comp ms", "ms"):
-        table.add_column(column, justify="right", no_wrap=True)
+    columns = ("channels", "MMAC", "S", "L_comm ms", "L_comp ms", "ms")
+    table = report_table(escape(_title(analysis)), ("layer",), columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     for row in analysis.rows:
         layer = row.cost.layer
         table.add_row(
@@ -62,17 +61,17 @@ def summary(analysis: Analysis) -> list[str]:
 
 def sweep_table(points: Sequence[Point], sparsity: float | None) -> Table:
     """Totals of a sweep."""
-    table = Table(
-        title="Totals, projected",
-        title_justify="left",
+    columns = ["nodes", "bandwidth", "dense", "equilibrium", "nothing sent"]
+    if sparsity is not None:
+        columns.append(f"S = {sparsity:g}")
+    table = report_table(
+        "Totals, projected",
+        (),
+        columns,
         caption="A layer whose channels the nodes cannot share evenly stays dense (--indivisible). The equilibrium is "
         "no minimum: a faster link carries more.",
         caption_justify="left",
     )
-    for column in ("nodes", "bandwidth", "dense", "equilibrium", "nothing sent"):
-        table.add_column(column, justify="right")
-    if sparsity is not None:
-        table.add_column(f"S = {sparsity:g}", justify="right")
     for point in points:
         row = [str(point.nodes), format_rate(point.bandwidth_bytes_per_s, "B/s")]
         times = (point.dense_seconds, point.equilibrium_seconds, point.no_exchange_seconds, point.uniform_seconds)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,18 @@ from rich.console import Console
 
 from disco_targets.errors import EXIT_FAILED, DiscoError, exit_code
 from disco_targets.interrupts import interruptible
+
+
+def command_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """A parser with `--version`, whose help ends with `examples` as they stand."""
+    parser = argparse.ArgumentParser(
+        prog=name,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{name} {version('disco-edge')}")
+    return parser
 
 
 def run_command(name: str, action: Callable[[Console], int]) -> int:

@@ -199,6 +199,8 @@ def test_report_of_a_good_run() -> None:
     assert "Bit-exact" in text
     assert "4 inferences" in text
     assert "NOT" not in text
+    text = _printed(replace(_result(), kernels="xnnpack"))
+    assert "equals that of the whole model in XNNPACK on this PC" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("unit", ["instructions", "cycles-estimate"])
