@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+MAY_LACK = ("no MLPerf Tiny models", "no atheris", "no systemd-analyze")
+"""What even a machine that `make test` has set up need not have."""
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +36,17 @@ def shared_models() -> Path:
 def _usual_recursion_limit() -> None:
     """PyTorch's tracing raises the limit for the whole process; Python's JSON parser then overflows the stack."""
     sys.setrecursionlimit(1000)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where CI runs, an install step that got lost is no reason to test less."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if "CI" not in os.environ or terminal is None:
+        return
+    reasons = {report.longrepr[2] for report in terminal.stats.get("skipped", []) if isinstance(report.longrepr, tuple)}
+    lost = sorted(reason for reason in reasons if not any(known in reason for known in MAY_LACK))
+    if lost:
+        terminal.write_line("")
+        terminal.write_line(f"Tests were skipped that CI has to run: {'; '.join(lost)}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
