@@ -262,14 +262,16 @@ def _versions() -> dict[str, str]:
         ),
         "unknown",
     )
-    usual = os.sched_getscheduler(0) == os.SCHED_OTHER
+    scheduling = "usual"
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        scheduling = "real time (chrt --rr 5 make bench-linux, as other programs were running: see the load)"
     return {
         "disco-edge": version("disco-edge"),
         "ai-edge-litert": version("ai-edge-litert"),
         "Python": sys.version.split()[0],
         "Linux": os.uname().release,
         "CPU": cpu,
-        "scheduling": "usual" if usual else "real time (chrt --rr 5 make bench-linux, as other programs were running: see the load)",
+        "scheduling": scheduling,
     }
 
 
