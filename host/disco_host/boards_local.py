@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from disco_host.lines import PeerLine, Wiring, direct_line, link_number, wire
 from disco_host.processes import ChildProcess, missing_program, stop_all
 from disco_host.transport import from_socket
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import socket
@@ -95,7 +95,7 @@ def start_emulated(
     with contextlib.ExitStack() as stack:
         estimate: list[list[str]] = [[] for _ in boards]
         if plugin is not None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="disco-cycles-")))
+            folder = stack.enter_context(scratch_folder("cycles"))
             estimate = [estimate_arguments(board, plugin, folder / str(node)) for node, board in enumerate(boards)]
 
         def command(node: int, descriptors: dict[int, int]) -> list[str]:
@@ -186,8 +186,8 @@ def _line(node: int, name: str, wiring: Wiring, process: ChildProcess) -> NodeLi
 @contextlib.contextmanager
 def _log_folder(logs: Path | None) -> Iterator[Path]:
     if logs is None:
-        with tempfile.TemporaryDirectory(prefix="disco-run-") as folder:
-            yield Path(folder)
+        with scratch_folder("run") as folder:
+            yield folder
         return
     try:
         logs.mkdir(parents=True, exist_ok=True)

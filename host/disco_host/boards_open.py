@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from disco_host.boards import NodeLine, open_cluster
 from disco_host.boards_local import check_emulators, start_emulated, start_emulated_among, start_posix
 from disco_host.cluster import EMULATED_PORT
-from disco_host.config import CYCLES_ESTIMATE, DEFAULT_EXCHANGE_DEADLINE_S, LINUX, POSIX
+from disco_host.config import CYCLES_ESTIMATE, DEFAULT_EXCHANGE_DEADLINE_S, LINUX, MIXED_EXCHANGE_DEADLINE_S, POSIX
 from disco_host.estimate import build_plugin, check_estimate
 from disco_host.firmware import build_images
 from disco_host.node.messages import TFLITE
@@ -45,11 +45,8 @@ class Boards:
     """Of the nodes' waits for each other; None: as any other."""
     relayed: tuple[tuple[int, int], ...] = ()
     """Boards and the Linux nodes that they reach through this host."""
-
-    @property
-    def silence_s(self) -> float:
-        """So long Linux nodes may not be heard of: less than they wait for each other, so that both are told."""
-        return SILENCE_SHARE * (self.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S)
+    silence_s: float = SILENCE_SHARE * DEFAULT_EXCHANGE_DEADLINE_S
+    """So long Linux nodes may not be heard of: less than they wait for each other, so that both are told."""
 
     @property
     def watch(self) -> Watch | None:
@@ -85,12 +82,13 @@ def _with_linux(
 ) -> Iterator[Boards]:
     """Linux nodes, and emulated boards among them: their firmware is built first."""
     defaults = Defaults(config.engine or TFLITE, config.mode)
+    silence = SILENCE_SHARE * (config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S)
     emulated = {node.node: load_board(node.board) for node in cluster if not node.is_linux}
     if not emulated:
         progress.step("preparing the Linux nodes")
         with open_linux(bundle, cluster, defaults) as linux:
             deadline = config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S
-            yield Boards(linux.lines, linux=linux, exchange_deadline_s=deadline)
+            yield Boards(linux.lines, linux=linux, exchange_deadline_s=deadline, silence_s=silence)
         return
     _check_mixed(bundle, cluster)
     check_emulators([emulated[node] for node in sorted(emulated)], len(cluster))
@@ -106,8 +104,9 @@ def _with_linux(
             tuple(sorted([*board_lines, *linux.lines], key=lambda line: line.node)),
             [images.get(node.node) for node in cluster],
             linux,
-            config.exchange_deadline_s,
+            config.exchange_deadline_s or MIXED_EXCHANGE_DEADLINE_S,
             tuple(relayed),
+            silence,
         )
 
 

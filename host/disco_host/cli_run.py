@@ -124,8 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     deadline = f"of every single wait (default {DEFAULT_DEADLINE_S:g})"
     add("--deadline", type=float, default=DEFAULT_DEADLINE_S, metavar="SECONDS", help=deadline)
     exchange = (
-        "of the nodes' waits for each other (default: 1.5 between Linux nodes, else as --deadline); heartbeats may be "
-        "late by 0.8 of it: more for slow links and busy machines"
+        "of the nodes' waits for each other (default: 1.5 between Linux nodes, 10 with boards among them, else as "
+        "--deadline); heartbeats of Linux nodes may be late by 0.8 of it: more for slow links and busy machines"
     )
     add("--exchange-deadline", type=float, metavar="SECONDS", help=exchange)
     engine = (

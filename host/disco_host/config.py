@@ -14,6 +14,8 @@ LINUX = "linux"
 DEFAULT_DEADLINE_S = 30.0
 DEFAULT_EXCHANGE_DEADLINE_S = 1.5
 """Of Linux nodes' waits for each other, where there are no other boards."""
+MIXED_EXCHANGE_DEADLINE_S = 10.0
+"""The same with emulated boards among them, which may take seconds for a stage."""
 INSTRUCTIONS = "instructions"
 CYCLES_ESTIMATE = "cycles-estimate"
 
@@ -52,7 +54,7 @@ class RunConfig:
     mode: str = REFERENCE
     """Which kernels tflite takes: REFERENCE or XNNPACK."""
     exchange_deadline_s: float | None = None
-    """Of the nodes' waits for each other; None: DEFAULT_EXCHANGE_DEADLINE_S between Linux nodes, else `deadline_s`."""
+    """Of the nodes' waits for each other; None: one of these two where Linux nodes take part, else `deadline_s`."""
     probe_links: bool = False
     """Measure the links between Linux nodes after the run."""
     sanitize: bool = False

@@ -33,6 +33,13 @@ _ADVICE = {
 }
 
 
+_SUSPECTS = {
+    Status.ERR_TIMEOUT: "keeps another one waiting",
+    Status.ERR_LINE: "cannot be reached by another one",
+}
+"""What a peer's report says about the peer that it names."""
+
+
 class NodeError(DiscoError):
     """A node that is silent, gone, foreign or reports a failure."""
 
@@ -85,6 +92,14 @@ def lost_line(end: NodeEnd, reason: str) -> NodeError:
     return NodeError(end.node, f"the line to {name} broke {awaited}: {reason}; {end.line.hint}", broke=True)
 
 
+def halted(end: NodeEnd) -> NodeError:
+    """Its process was stopped, by a signal or a debugger."""
+    name = f"node {end.node} ({end.line.transport.name})"
+    return NodeError(
+        end.node, f"{name} hangs: its process was halted, while {end.awaited or 'nothing'} was awaited; {end.line.hint}"
+    )
+
+
 def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport) -> NodeError:
     """A node's own account of its failure."""
     known = report.status in list(Status)
@@ -111,9 +126,11 @@ def error_report(manifest: Manifest, end: NodeEnd, report: protocol.ErrorReport)
         parts.append(f"after waiting {report.waited_ms / 1000:.1f} s")
     advice = _ADVICE.get(status) if status is not None else None
     fault = report.peer if report.peer < manifest.nodes else end.node
+    suspect = _SUSPECTS.get(status) if status is not None and fault != end.node else None
     return NodeError(
         fault,
-        f"node {end.node} ({end.line.transport.name}) reports, while {end.awaited} was awaited: "
+        (f"node {fault} {suspect}: " if suspect else "")
+        + f"node {end.node} ({end.line.transport.name}) reports, while {end.awaited} was awaited: "
         f"{', '.join(parts)}; {advice or end.line.hint}",
         reported=True,
         waited=waited,

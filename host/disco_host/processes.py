@@ -7,14 +7,16 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_targets.children import die_with
 from disco_targets.errors import DiscoError
+from disco_targets.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 GRACE_S = 1.0
 """From SIGTERM to SIGKILL, and how long a broken line waits for its process's exit code."""
@@ -74,6 +76,24 @@ class ChildProcess:
         """Its exit code, when it has ended."""
         return self._process.wait()
 
+    def halted(self) -> bool:
+        """Whether somebody halted it (SIGSTOP, a debugger)."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return False
+        return status.rpartition(")")[2].split()[0] in ("T", "t")
+
+    def tell_end(self, tell: Callable[[], None]) -> None:
+        """Calls `tell` from another thread, once, as soon as it has ended or was halted."""
+
+        def watch() -> None:
+            with contextlib.suppress(ChildProcessError):  # somebody else has taken its exit code
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+            tell()
+
+        threading.Thread(target=watch, name="end of a process", daemon=True).start()
+
     def stop(self) -> None:
         """Ends the process and its group; a second call does nothing."""
         if self._process.returncode is not None:  # its number may belong to others by now
@@ -90,7 +110,7 @@ class ChildProcess:
     def last_words(self) -> str:
         """The last lines that it printed; empty when there are none."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[1:]
-        return " | ".join(lines[-LOG_LINES:])
+        return " | ".join(printable(line.expandtabs()) for line in lines[-LOG_LINES:])
 
 
 def stop_all(children: Sequence[ChildProcess]) -> None:

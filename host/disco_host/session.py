@@ -19,7 +19,7 @@ from disco_firmware.link import Message
 from disco_firmware.protocol import MessageError, Opcode
 from disco_firmware.stream_link import StreamError
 from disco_host.capture import Collector, InferenceCapture, NodeCapture
-from disco_host.failures import NodeError, error_report, greeting_problem, lost_line, silence
+from disco_host.failures import NodeError, error_report, greeting_problem, halted, lost_line, silence
 from disco_host.node_end import NodeEnd
 from disco_host.remote.witnesses import check_faults, with_witnesses
 from disco_host.transport import LineClosedError
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from disco_host.remote.watch import Watch
 
 HELLO_EVERY_S = 0.25
+LOOK_EVERY_S = 0.5
+"""At the processes of boards on this PC: one that was halted would be told by others, and late."""
 HOST_MARGIN_S = 2.0
 """The host waits longer than the nodes among themselves, so that their report comes first."""
 
@@ -81,7 +83,7 @@ class Session:
         self._watch = watch
         self._clock = clock
         self._number = random.randint(1, 255)
-        self._hello_at = clock()
+        self._hello_at = self._look_at = clock()
         self._ends = [NodeEnd(line, self._number) for line in lines]
         self._selector = selectors.DefaultSelector()
         for end in self._ends:
@@ -242,6 +244,8 @@ class Session:
     def _serve(self, pause: float) -> list[tuple[NodeEnd, Message]]:
         """Writes, sleeps until a line or a timer is ready, reads."""
         now = self._clock()
+        if any(end.line.process is not None for end in self._ends):
+            pause = min(pause, self._look_at + LOOK_EVERY_S - now)
         for end in self._ends:
             full = self._write(end, now)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
@@ -257,7 +261,18 @@ class Session:
                 messages += [(end, message) for message in self._read(end)]
         if self._watch is not None:
             check_faults(self._watch, self._ends)
+        self._look_at_processes()
         return messages
+
+    def _look_at_processes(self) -> None:
+        """Now and then: has a board's process been halted?"""
+        now = self._clock()
+        if now < self._look_at + LOOK_EVERY_S:
+            return
+        self._look_at = now
+        for end in self._ends:
+            if end.line.process is not None and end.line.process.halted():
+                raise halted(end)
 
     @contextlib.contextmanager
     def _witnessed(self) -> Iterator[None]:

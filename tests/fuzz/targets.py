@@ -317,7 +317,7 @@ def handshake(data: bytes) -> None:
         raise AssertionError("let in without the token")
     line = _Line(data)
     with _expecting(frames.FrameError):
-        first = frames.read_one(cast(Any, line))
+        first = frames.read_one(cast(Any, line), 10)
         rest = b"".join(line._pieces)
         taken = frames.HEADER.size + len(first.payload) if first is not None else 0
         assert data[taken:] == rest

@@ -88,7 +88,7 @@ def _control(door: Door, job: str = JOB) -> socket.socket:
 
 def _answer(line: socket.socket) -> object:
     """The next message that is no heartbeat; those are answered, as a host does."""
-    while (frame := read_one(line)) is not None:
+    while (frame := read_one(line, 10)) is not None:
         message = message_of(frame, ANSWERS)
         if isinstance(message, Beat):
             line.sendall(pack_message(Ping(0)))
@@ -215,7 +215,7 @@ def test_an_oversized_frame_is_refused_before_any_of_it(door: Door) -> None:
 
 def test_a_truncated_frame_is_told(door: Door) -> None:
     with _proven(door) as line:
-        line.sendall(pack_message(Purpose(CONTROL, "0", JOB, -1))[:-3])
+        line.sendall(pack_message(Purpose(CONTROL, "0", JOB, None))[:-3])
         line.shutdown(socket.SHUT_WR)
         answer = _answer(line)
     assert isinstance(answer, Refusal)
@@ -282,12 +282,12 @@ def test_a_host_that_went_silent_makes_room_for_another_one(door: Door) -> None:
 @pytest.mark.parametrize("purpose", [LINE, PEER])
 def test_a_connection_for_another_job_is_refused(door: Door, purpose: str) -> None:
     with _control(door), pytest.raises(RefusedError, match="the job of this connection does not exist here"):
-        call(door.endpoint, Keys(TOKEN), purpose, "f" * 32)
+        call(door.endpoint, Keys(TOKEN), purpose, "f" * 32, 1 if purpose == PEER else None)
 
 
 def test_another_version_is_refused(door: Door) -> None:
     with _proven(door) as line:
-        line.sendall(pack_message(Purpose(CONTROL, "0.0.1", JOB, -1)))
+        line.sendall(pack_message(Purpose(CONTROL, "0.0.1", JOB, None)))
         answer = _answer(line)
     assert isinstance(answer, Refusal)
     assert "the caller 0.0.1: install the same version on both" in answer.what

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import ipaddress
-import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ from disco_host.node.address import Endpoint, connect_to, parse_endpoint
 from disco_host.node.auth import load_token, prove_to_listener
 from disco_host.node.tls import calling_context, secured_caller
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,8 +60,8 @@ def start_agents(nodes: Sequence[ClusterNode], access: Access, say: Callable[[st
         DiscoError: A node cannot be served; those before it are.
     """
     tokens = [_token(node) for node in nodes]
-    with tempfile.TemporaryDirectory(prefix="disco-flash-") as folder:
-        wheel = access.wheel or build_wheel(Path(folder))
+    with scratch_folder("flash") as folder:
+        wheel = access.wheel or build_wheel(folder)
         if wheel.suffix != ".whl" or not wheel.is_file():
             raise DiscoError(f"{wheel} is no wheel: name a disco_edge-*.whl file, or leave --wheel out")
         return tuple(_start(node, token, wheel, access, say) for node, token in zip(nodes, tokens, strict=True))
@@ -121,10 +121,10 @@ def _start(node: ClusterNode, token: bytes, wheel: Path, access: Access, say: Ca
 
 def _copy(node: ClusterNode, access: Access, wheel: Path | None, token: bytes | None) -> str:
     """Copies what is missing there; returns the folder."""
-    with tempfile.TemporaryDirectory(prefix="disco-flash-") as folder, _naming(node):
+    with scratch_folder("flash") as folder, _naming(node):
         sources = [wheel] if wheel is not None else []
         if token is not None:
-            copy = Path(folder) / "token"  # the folder is this user's alone
+            copy = folder / "token"  # the folder is this user's alone
             copy.write_bytes(token)
             sources.append(copy)
         remote = _remote(node, access)

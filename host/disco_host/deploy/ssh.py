@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from disco_host.processes import missing_program
 from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
+from disco_targets.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +83,7 @@ class Remote:
                 f"{self.destination}: {self.python} there does not do what it is told: {_last(done.stderr)}"
             )
         if "error" in answer:
-            raise DiscoError(f"{self.destination}: {answer['error']}")
+            raise DiscoError(f"{self.destination}: {printable(str(answer['error']))}")
         return answer
 
     def copy(self, sources: Sequence[Path], folder: str) -> None:
@@ -123,4 +124,4 @@ class Remote:
 
 def _last(output: bytes) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return " | ".join(line.strip() for line in lines[-_WORDS:]) or "without a word"
+    return printable(" | ".join(line.strip() for line in lines[-_WORDS:])) or "without a word"

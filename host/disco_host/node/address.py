@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import queue
 import re
 import socket
+import threading
 from dataclasses import dataclass
+from typing import Any
 
 from disco_targets.errors import DiscoError, UsageError
 
 SCHEME = "disco://"
 DEFAULT_PORT = 7450
 CONNECT_S = 2.0
+RESOLVE_S = 5.0
 _PORT = re.compile("[0-9]{1,5}")
+_Addresses = list[tuple[int, int, int, str, "tuple[str, int] | tuple[str, int, int, int]"]]
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,25 @@ def connect_to(endpoint: Endpoint, timeout_s: float = CONNECT_S) -> socket.socke
     raise refused
 
 
-def _resolve(endpoint: Endpoint) -> list[tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]]:
+def _resolve(endpoint: Endpoint) -> _Addresses:
+    """Raises DiscoError when the name is unknown, or nobody says within `RESOLVE_S`."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:  # in a thread of its own: the system's resolver takes no deadline
+        try:
+            answers.put(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
+        except (OSError, ValueError) as error:  # ValueError: it cannot be a name, as "a..b"
+            answers.put(error)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
     try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError) as error:  # ValueError: it cannot be a name, as "a..b"
-        why = error.strerror if isinstance(error, OSError) else "it cannot be a name"
-        raise DiscoError(f"{endpoint}: the name {endpoint.host} is unknown ({why})") from error
-    return found  # type: ignore[return-value]
+        found: _Addresses | OSError | ValueError = answers.get(timeout=RESOLVE_S)
+    except queue.Empty:
+        raise DiscoError(
+            f"{endpoint}: no name server said within {RESOLVE_S:g} s where {endpoint.host} is: write its address "
+            "instead of its name"
+        ) from None
+    if isinstance(found, Exception):
+        why = found.strerror if isinstance(found, OSError) else "it cannot be a name"
+        raise DiscoError(f"{endpoint}: the name {endpoint.host} is unknown ({why})") from found
+    return found

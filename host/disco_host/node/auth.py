@@ -4,7 +4,7 @@ Challenge and response over messages of fixed size (HMAC-SHA256, RFC 2104):
 
     listener -> caller   greeting, nonce L
     caller -> listener   greeting, nonce C, HMAC(token, "disco caller" L C)
-    listener -> caller   1, HMAC(token, "disco listener" L C)   or 0 and zeros
+    listener -> caller   1, HMAC(token, "disco listener" L C)   or 0 (refused), 2 (crowded) and zeros
 
 Nonces are fresh on both sides, so that a recorded handshake is worth nothing; the roles differ, so that none can be
 sent back. The token itself never travels. Who can change bytes on the way can still take over the connection after
@@ -29,6 +29,7 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 HANDSHAKE_S = 3.0
 """For all of it."""
+_REFUSED, _ACCEPTED, _CROWDED = 0, 1, 2
 LEAST_TOKEN_BYTES = 16
 MOST_TOKEN_BYTES = 4096
 
@@ -44,11 +45,13 @@ def load_token(path: Path) -> bytes:
         DiscoError: It cannot be read, others may read it, or it is too short to be secret.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             mode = os.fstat(file.fileno()).st_mode
-            token = file.read(MOST_TOKEN_BYTES + 1).strip()
+            token = file.read(MOST_TOKEN_BYTES + 1).strip() if stat.S_ISREG(mode) else b""  # a pipe may be silent
     except OSError as error:
         raise DiscoError(f"token file {path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise DiscoError(f"token file {path} is no regular file: write the token into one")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise DiscoError(f"token file {path} may be read by others: chmod 600 {path}")
     if not LEAST_TOKEN_BYTES <= len(token) <= MOST_TOKEN_BYTES:
@@ -105,9 +108,18 @@ def prove_to_caller(line: socket.socket, token: bytes) -> None:
     if not answer.startswith(GREETING):
         raise HandshakeError("it is no disco program of this version")
     if not hmac.compare_digest(answer[-PROOF_BYTES:], _proof(token, b"disco caller", nonce, theirs)):
-        line.sendall(bytes(1 + PROOF_BYTES))
+        line.sendall(bytes([_REFUSED]) + bytes(PROOF_BYTES))
         raise HandshakeError("it does not know the token")
-    line.sendall(b"\1" + _proof(token, b"disco listener", nonce, theirs))
+    line.sendall(bytes([_ACCEPTED]) + _proof(token, b"disco listener", nonce, theirs))
+
+
+def turn_away(line: socket.socket) -> None:
+    """The listening side, at any moment before the proof: there are too many callers.
+
+    Raises:
+        OSError: The connection broke.
+    """
+    line.sendall(bytes([_CROWDED]) + bytes(PROOF_BYTES))
 
 
 def prove_to_listener(line: socket.socket, token: bytes) -> None:
@@ -126,7 +138,9 @@ def prove_to_listener(line: socket.socket, token: bytes) -> None:
     nonce = secrets.token_bytes(NONCE_BYTES)
     line.sendall(GREETING + nonce + _proof(token, b"disco caller", theirs, nonce))
     verdict = _receive(line, 1 + PROOF_BYTES, deadline)
-    if verdict[0] != 1:
+    if verdict[0] == _CROWDED:
+        raise HandshakeError("too many connections without a token keep it busy: try again, and see who opens them")
+    if verdict[0] != _ACCEPTED:
         raise HandshakeError("it refuses our token: both sides need the same one (token_file, --token-file)")
     if not hmac.compare_digest(verdict[1:], _proof(token, b"disco listener", theirs, nonce)):
         raise HandshakeError("it does not know our token itself: that is not our disco-node")

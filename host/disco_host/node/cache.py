@@ -6,12 +6,10 @@ No name from the network becomes a path: a part has one of few fixed names, a fo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
@@ -20,6 +18,7 @@ from disco_firmware.bundle import sha256_of
 from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import hold, remove_unheld
 
 MOST_PARTS = 1000
 MOST_BYTES = 512 * 1024 * 1024
@@ -35,7 +34,6 @@ _NAMES = {
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BUNDLE_ID = re.compile(r"[0-9a-f]{32}")
 _MOST_NODES = 256
-_LOCK = "in-use"
 
 
 def default_cache() -> Path:
@@ -137,16 +135,9 @@ def _hold(folder: Path) -> IO[bytes]:
     """Makes a folder, or takes one that is there; agents of one user share the cache. Nobody removes it meanwhile."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = (folder / _LOCK).open("wb")
-        except FileNotFoundError:  # it was removed in between
-            continue
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(lock.fileno()), (folder / _LOCK).stat()):
-                os.utime(folder)
-                return lock
-        lock.close()
+        if (lock := hold(folder)) is not None:
+            os.utime(folder)
+            return lock
 
 
 def _trim(cache: Path) -> None:
@@ -160,9 +151,4 @@ def _trim(cache: Path) -> None:
     for _, folder in sorted(ages):
         if too_many <= 0:
             return
-        with contextlib.suppress(OSError), (folder / _LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            aside = folder.with_name(f".removed-{os.getpid()}-{folder.name}")
-            folder.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True)
-            too_many -= 1
+        too_many -= remove_unheld(folder)

@@ -31,7 +31,7 @@ class Keys:
     tls: ssl.SSLContext | None = None
 
 
-def call(endpoint: Endpoint, keys: Keys, purpose: str, job: str, node: int = -1) -> socket.socket:
+def call(endpoint: Endpoint, keys: Keys, purpose: str, job: str, node: int | None = None) -> socket.socket:
     """A connection to an agent that has agreed to its purpose.
 
     Raises:
@@ -47,9 +47,8 @@ def call(endpoint: Endpoint, keys: Keys, purpose: str, job: str, node: int = -1)
         if keys.tls is not None:
             line = secured_caller(line, keys.tls, endpoint.host)
         prove_to_listener(line, keys.token)
-        line.settimeout(ANSWER_S)
         line.sendall(pack_message(Purpose(purpose, version("disco-edge"), job, node)))
-        frame = read_one(line)
+        frame = read_one(line, ANSWER_S)
         if frame is None:
             raise HandshakeError("it closed the connection without an answer")
         answer = message_of(frame, _ANSWERS)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from disco_host.node.frames import FrameReader, message_of
 from disco_host.node.messages import Beat, kinds
 from disco_host.node.native_build import FRAMED, STREAM, image_of
+from disco_host.node.peers import ReportedError
 from disco_host.processes import ChildProcess
-from disco_targets.errors import DiscoError
+from disco_targets.errors import EXIT_OK, DiscoError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 BUILD_MODULE = "disco_host.node.native_build"
 TFLITE_MODULE = "disco_host.node.engine_process"
@@ -66,6 +67,14 @@ class Engine:
         """How it ended, None while it runs."""
         return self._process.epitaph(0.0)
 
+    def in_order(self) -> bool:
+        """Whether it ended because its host's line did, or after it had told the host why."""
+        return not self._process.running() and self._process.wait() in (EXIT_OK, ReportedError.exit_code)
+
+    def tell_end(self, tell: Callable[[], None]) -> None:
+        """Calls `tell` from another thread, once, as soon as it has ended or was halted."""
+        self._process.tell_end(tell)
+
     def said(self) -> Beat | None:
         """What it last said that it does, as of now; None where it does not say."""
         with contextlib.suppress(BlockingIOError):
@@ -77,12 +86,8 @@ class Engine:
         return replace(self._said, seconds=self._said.seconds + time.monotonic() - self._heard)
 
     def stopped(self) -> bool:
-        """Whether somebody halted it (SIGSTOP, a debugger)."""
-        try:
-            status = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            return False
-        return status.rpartition(")")[2].split()[0] in ("T", "t")
+        """Whether somebody halted it."""
+        return self._process.halted()
 
     def stop(self) -> None:
         """Ends it, at once: it has nothing to lose."""

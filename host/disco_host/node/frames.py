@@ -6,13 +6,16 @@ Header, little-endian: u32 payload length, u8 kind. The length is checked before
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
+import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
+from disco_targets.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,18 +106,20 @@ def read_frames(line: socket.socket) -> Iterator[Frame]:
     reader.end()
 
 
-def read_one(line: socket.socket) -> Frame | None:
-    """One frame, and not a byte of what follows it; None when the stream is over before it.
+def read_one(line: socket.socket, limit_s: float) -> Frame | None:
+    """One frame within `limit_s`, and not a byte of what follows it; None when the stream is over before it.
 
     Raises:
         FrameError: What came is no frame, or ended in the middle of one.
         OSError: The connection broke, or nothing came in time.
     """
     reader = FrameReader()
+    deadline = time.monotonic() + limit_s
     taken = 0
     wanted = HEADER.size
     header = b""
     while taken < wanted:
+        line.settimeout(max(0.001, deadline - time.monotonic()))
         data = line.recv(min(wanted - taken, _READ_BYTES))
         if not data:
             reader.end()
@@ -130,8 +135,33 @@ def read_one(line: socket.socket) -> Frame | None:
     raise AssertionError("a whole frame was read")
 
 
+def _whole_number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 1 << 63:
+        raise ValueError(f"a number of {len(text)} digits")
+    return number
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"the number {text[:20]}")
+    return number
+
+
+def _shown(value: Any) -> Any:
+    """A document in which no text does anything to those who read or log it."""
+    if isinstance(value, dict):
+        return {printable(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def message_of(frame: Frame, kinds: Mapping[str, type[Any]]) -> Any:
     """The message in a frame: an instance of one of `kinds`, by the key "type".
+
+    No number in it is negative, infinite or has more than 63 bits, and its text is printable.
 
     Raises:
         FrameError: It is none of them, strictly.
@@ -139,7 +169,8 @@ def message_of(frame: Frame, kinds: Mapping[str, type[Any]]) -> Any:
     if frame.kind != JSON_KIND:
         raise FrameError("raw bytes came where a message was expected")
     try:
-        document = json.loads(frame.payload)
+        document = json.loads(frame.payload, parse_int=_whole_number, parse_float=_number, parse_constant=_number)
+        document = _shown(document)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a message is no JSON: {error}") from error
     name = document.pop("type", None) if isinstance(document, dict) else None

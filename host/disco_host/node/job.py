@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import tempfile
 import threading
 import time
 from collections import deque
@@ -45,6 +44,7 @@ from disco_host.node.messages import (
 from disco_host.node.native_build import image_of, runtime_hash
 from disco_host.node.rendezvous import Rendezvous, hang_up
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 HOST_SILENCE_S = 10.0
 """The host says something at every heartbeat; without a word for so long it is gone."""
@@ -76,6 +76,8 @@ class Job:
         self._inbox: deque[Any] = deque()
         self._changed = threading.Condition()
         self._ended = threading.Event()
+        self._look = threading.Event()
+        """Wakes the heartbeat: something became of the engine, or the job is over."""
         self.lines = Rendezvous()
         """Connections that hosts and peers have opened for this job come here."""
         self._slice: Slice | None = None
@@ -95,8 +97,8 @@ class Job:
         for thread in threads:
             thread.start()
         try:
-            with tempfile.TemporaryDirectory(prefix="disco-node-") as folder:
-                self._work(Path(folder))
+            with scratch_folder("node") as folder:
+                self._work(folder)
         except DiscoError as error:
             self._refuse(str(error))
         except OSError as error:
@@ -114,6 +116,7 @@ class Job:
             if self._ended.is_set():
                 return
             self._ended.set()
+            self._look.set()
             self._changed.notify_all()
             builder, engine = self._builder, self._engine
         hang_up(self._line)
@@ -234,6 +237,7 @@ class Job:
                 self._engine = native_engine(slice_.folder, asked.node, log, host, peers)
             else:
                 self._engine = tflite_engine(slice_.folder, asked.node, asked.mode, log, host, peers)
+            self._engine.tell_end(self._look.set)
             # The engine's copies are the only ones left: its end is seen on the lines, whatever becomes of us.
             for line in (host, *peers.values()):
                 line.close()
@@ -263,13 +267,15 @@ class Job:
 
     def _beat(self) -> None:
         with contextlib.suppress(OSError, FrameError):
-            while not self._ended.wait(BEAT_S):
+            while not self.over:
+                self._look.clear()
                 engine = self._engine
                 ended = engine.epitaph() if engine is not None else None
-                if ended is not None:
+                if engine is not None and ended is not None and not engine.in_order():
                     self._refuse(f"its engine {ended}")
                     break
                 self._send(self._report(engine))
+                self._look.wait(BEAT_S)
         self.end()
 
     def _report(self, engine: Engine | None) -> Beat:

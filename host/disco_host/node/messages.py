@@ -26,8 +26,8 @@ class Purpose:
     """Of disco-edge."""
     job: str
     """32 hexadecimal digits, drawn by the host."""
-    node: int
-    """PEER: who it is. Else -1."""
+    node: int | None
+    """PEER: who it is. Else None."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ _BROKEN = select.POLLRDHUP | select.POLLHUP | select.POLLERR | select.POLLNVAL
 class ReportedError(DiscoError):
     """A run or a greeting failed: what the host is told."""
 
+    exit_code = 3
+    """So that the agent knows that the host was told."""
+
     def __init__(self, report: protocol.ErrorReport) -> None:
         """`report`: goes to the host as ERROR."""
         super().__init__(

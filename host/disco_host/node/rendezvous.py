@@ -26,7 +26,7 @@ class Rendezvous:
         self._peers: dict[int, socket.socket] = {}
         self._probes: set[socket.socket] = set()
 
-    def add(self, purpose: str, node: int, line: socket.socket, welcome: bytes = b"") -> None:
+    def add(self, purpose: str, node: int | None, line: socket.socket, welcome: bytes = b"") -> None:
         """Takes a connection; says `welcome` before it is used. A probe is answered until its end.
 
         Raises:
@@ -41,7 +41,7 @@ class Rendezvous:
                 self._probes.add(line)
             elif purpose == LINE:
                 self._host = line
-            else:
+            elif node is not None:
                 self._peers[node] = line
             self._changed.notify_all()
         if purpose == PROBE:

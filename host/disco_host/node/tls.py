@@ -28,6 +28,8 @@ def listening_context(files: TlsFiles) -> ssl.SSLContext:
     Raises:
         DiscoError: The files cannot be used.
     """
+    for path in (files.certificate, files.key):
+        _check_regular(path)
 
     def no_password() -> str:  # instead of OpenSSL's question at the terminal, which an agent may not have
         raise DiscoError(f"key {files.key} is encrypted, and nobody is there to type its password: store it without")
@@ -49,12 +51,18 @@ def calling_context(authority: Path) -> ssl.SSLContext:
     Raises:
         DiscoError: The file cannot be used.
     """
+    _check_regular(authority)
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(authority))
     except (OSError, ssl.SSLError) as error:
         raise DiscoError(f"certificate authority {authority} cannot be used: {error.strerror or error}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def _check_regular(path: Path) -> None:
+    if path.exists() and not path.is_file():  # OpenSSL would wait for a named pipe
+        raise DiscoError(f"{path} is no regular file: name a PEM file")
 
 
 def secured_listener(line: socket.socket, context: ssl.SSLContext) -> socket.socket:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from disco_host.node.address import SCHEME
 from disco_host.node.auth import write_token
 from disco_host.processes import ChildProcess, stop_all
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +34,13 @@ def start_agents(nodes: int, logs: Path | None = None) -> Iterator[tuple[Cluster
         DiscoError: They do not start.
     """
     children: list[ChildProcess] = []
-    with tempfile.TemporaryDirectory(prefix="disco-agents-") as folder:
-        token = Path(folder) / "token"
+    with scratch_folder("agents") as folder:
+        token = folder / "token"
         write_token(token)
         if logs is not None:
             logs.mkdir(parents=True, exist_ok=True)
         try:
-            ready = [_start(node, token, logs or Path(folder), children) for node in range(nodes)]
+            ready = [_start(node, token, logs or folder, children) for node in range(nodes)]
             yield tuple(
                 ClusterNode(node, LINUX, SCHEME + _address(node, end, children[node]), token_file=token)
                 for node, end in enumerate(ready)

@@ -114,7 +114,7 @@ def open_linux(
         yield LinuxNodes(tuple(lines), watch, {node.node: node.peer_address for node in nodes})
 
 
-def _call(node: _Node, purpose: str, job: str, caller: int = -1) -> socket.socket:
+def _call(node: _Node, purpose: str, job: str, caller: int | None = None) -> socket.socket:
     try:
         return call(node.endpoint, node.keys, purpose, job, caller)
     except DiscoError as error:

@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from disco_firmware.build import BUILD_TIMEOUT_S
 from disco_firmware.bundle import MANIFEST_NAME, sha256_of
 from disco_host.firmware import check_hosted
 from disco_host.node.cache import PART_NAME
 from disco_host.node.frames import MAX_BYTES
 from disco_host.node.messages import NATIVE, Need, Part, Prepare, Prepared
+from disco_host.remote.watch import ANSWER_S
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from disco_firmware.bundle import Bundle
     from disco_host.remote.watch import Watch
 
+PREPARED_S = 2 * BUILD_TIMEOUT_S + ANSWER_S
+"""CMake and the compiler have so long each."""
 _NATIVE_PARTS = ("disco_model.c", "disco_model.h", "disco_channels.h")
 
 
@@ -68,4 +72,4 @@ def send_slice(watch: Watch, bundle: Bundle, node: int, engine: str, mode: str, 
         content = files[place].path.read_bytes()
         for at in range(0, len(content), MAX_BYTES):
             watch.send_bytes(node, content[at : at + MAX_BYTES])
-    return watch.answer(node, Prepared).uploaded
+    return watch.answer(node, Prepared, PREPARED_S).uploaded

@@ -21,6 +21,10 @@ from disco_targets.errors import DiscoError
 
 PATIENT_S = 6.0
 """Without a heartbeat for so long a node is taken for gone, while machines are busy with building and starting."""
+ANSWER_S = 60.0
+"""So long an agent may take for what it is asked, while its heart beats: it gives up sooner itself."""
+MOST_ANSWERS = 4
+"""That may wait to be taken; nobody of ours sends more."""
 CLOCK_ROUNDS = 20
 SEND_S = 3.0
 _READ_BYTES = 64 * 1024
@@ -133,24 +137,30 @@ class Watch:
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
 
-    def request(self, node: int, message: Any, answer: type[_T]) -> _T:
-        """Asks an agent and waits for its answer, for as long as its heart beats.
+    def request(self, node: int, message: Any, answer: type[_T], deadline_s: float = ANSWER_S) -> _T:
+        """Asks an agent and waits for its answer.
 
         Raises:
-            AgentFaultError: It failed, or is gone.
+            AgentFaultError: It failed, is gone, or does not answer.
         """
         self._send(self._agents[node], pack_message(message))
-        return self.answer(node, answer)
+        return self.answer(node, answer, deadline_s)
 
-    def answer(self, node: int, kind: type[_T]) -> _T:
+    def answer(self, node: int, kind: type[_T], deadline_s: float = ANSWER_S) -> _T:
         """The next answer of an agent, which must be of this kind; raises as `request`."""
         agent = self._agents[node]
-        got = agent.answers.get()
+        got = _take_within(deadline_s, agent.answers, agent, kind)
         if isinstance(got, AgentFaultError):
             raise got
         if not isinstance(got, kind):
-            raise AgentFaultError(node, f"node {node} ({agent.name}) answered {got!r}, which was not asked for")
+            raise self.nonsense(node, f"answered {got!r}")
         return got
+
+    def nonsense(self, node: int, what: str) -> AgentFaultError:
+        """The error for an agent that did something that none of ours does."""
+        return AgentFaultError(
+            node, f"node {node} ({self._agents[node].name}) {what}, which was not asked for: is it a disco-node?"
+        )
 
     def send_bytes(self, node: int, data: bytes) -> None:
         """Sends raw bytes, at most `frames.MAX_BYTES`; raises as `request`."""
@@ -166,7 +176,7 @@ class Watch:
 
     def _clock(self, agent: _Agent) -> ClockSample:
         self._ping(agent)
-        got = agent.pongs.get()
+        got = _take_within(PATIENT_S, agent.pongs, agent, Pong)
         if got is None:
             raise AgentFaultError(agent.node, agent.fault.what if agent.fault else "interrupted")
         return got
@@ -193,7 +203,7 @@ class Watch:
                 if key.data is None:
                     self._wake.recv(_READ_BYTES)
                 else:
-                    self._hear(key.data)
+                    self._listen(key.data)
             self._judge()
 
     def _watched(self) -> list[_Agent]:
@@ -214,6 +224,12 @@ class Watch:
                     f"was not heard of for {now - agent.heard:.1f} s: it hangs, or the network to it is cut",
                     silent=True,
                 )
+
+    def _listen(self, agent: _Agent) -> None:
+        try:
+            self._hear(agent)
+        except Exception as error:  # noqa: BLE001 - without this thread all waits would end at their deadlines only
+            self._fail(agent, f"sent what this program cannot take ({error!r}): please report this")
 
     def _hear(self, agent: _Agent) -> None:
         try:
@@ -243,6 +259,8 @@ class Watch:
                 agent.pongs.put(sample(asked, message.nanoseconds, now_ns))
         elif isinstance(message, Refusal):
             self._fail(agent, f"reports: {message.what}")
+        elif agent.answers.qsize() >= MOST_ANSWERS:
+            raise FrameError(f"{MOST_ANSWERS} answers came that were not asked for")
         else:
             agent.answers.put(message)
 
@@ -271,3 +289,16 @@ class Watch:
     def _answer(agent: _Agent, error: AgentFaultError) -> None:
         agent.answers.put(error)
         agent.pongs.put(None)
+
+
+def _take_within(deadline_s: float, answers: queue.SimpleQueue[_T], agent: _Agent, kind: type[Any]) -> _T:
+    """The next of an agent's answers; AgentFaultError when none comes in time."""
+    try:
+        return answers.get(timeout=deadline_s)
+    except queue.Empty:
+        doing = f"it last said that it {agent.beat.doing}" if agent.beat is not None else "its heart never beat"
+        raise AgentFaultError(
+            agent.node,
+            f"node {agent.node} ({agent.name}) does not answer: {kind.type.upper()} was awaited for {deadline_s:g} s; "
+            f"{doing}",
+        ) from None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from disco_firmware import protocol
 from disco_firmware.protocol import MessageError, Opcode
 from disco_host.failures import NodeError, error_report
-from disco_host.node.messages import BEAT_S
 from disco_host.transport import LineClosedError
 
 if TYPE_CHECKING:
@@ -25,8 +24,9 @@ LATE_S = 0.4
 """What comes to that after a silence, beside a quarter of it: others notice it when their own waits end."""
 AGENT_S = 0.1
 """So long after what a node reported its agent's end may be seen."""
-BROKEN_S = 4 * BEAT_S
-"""So long after the end of a line the agent at its other end may take to say what became of its engine."""
+BROKEN_S = 1.0
+"""So long after the end of a line the agent at its other end may take, on a busy machine, to say what became of its
+engine: it does so at once, or there is nothing to say."""
 LOOK_S = 0.02
 
 
@@ -77,12 +77,11 @@ def _waiting(manifest: Manifest, watch: Watch, faults: dict[int, Fault]) -> list
 
 def _combined(error: NodeError, faults: dict[int, Fault], waited: list[str], ends: Sequence[NodeEnd]) -> NodeError:
     node = error.node if error.node in faults or not faults else min(faults)
-    parts = []
-    if node in faults:
-        parts.append(f"{faults[node].what}{_awaited(ends, node)}")
-    if node not in faults or error.reported:
-        parts.append(str(error))
-    parts += [text for text in waited if text != error.waited]
+    parts = [f"{faults[node].what}{_awaited(ends, node)}"] if node in faults else []
+    if error.node in faults:
+        parts += waited
+    else:
+        parts += [str(error), *(text for text in waited if text != error.waited)]
     if not waited:
         parts.append("no exchange waited for it")
     return NodeError(node, "; ".join(parts), reported=error.reported, waited=waited[0] if waited else None)
