@@ -47,6 +47,8 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         document = {"type": name, **_document(kind, Draw(bytes([1] * 40)))}
         yield "control", name, frames.pack_json(document) + frames.pack_bytes(b"part")
     yield "control_json", "zeros", zeros[:40]
+    yield "watch", "need", bytes([0, 1, 1, 0, 1, 1, 2, 1, 0, 1])
+    yield "watch", "zeros", zeros[:40]
     yield "handshake", "caller", auth.GREETING + zeros[: auth.NONCE_BYTES + auth.PROOF_BYTES]
     yield "handshake", "listener", auth.GREETING + zeros[: auth.NONCE_BYTES] + b"\1" + zeros[: auth.PROOF_BYTES]
     yield "handshake", "frame", frames.pack_json({"type": "ping", "number": 1}) + b"more"

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import typing
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -22,6 +23,9 @@ from disco_host.capture import Collector
 from disco_host.node import auth, cache, frames, messages
 from disco_host.node.address import parse_endpoint
 from disco_host.node.peers import PeerLine, Transfer
+from disco_host.remote.clocks import node_clock
+from disco_host.remote.slices import send_slice
+from disco_host.remote.watch import MOST_ANSWERS, Watch, _Agent
 from disco_targets.errors import DiscoError, UsageError
 
 NODE = 1
@@ -216,6 +220,7 @@ def stream(data: bytes) -> None:
 
 # ---- agents
 
+_WATCHED = (messages.Need, messages.Prepared, messages.Pong, messages.Beat, messages.Refusal, messages.Started)
 _AGENT_MESSAGES = messages.kinds(
     *(kind for kind in vars(messages).values() if dataclasses.is_dataclass(kind) and hasattr(kind, "type"))
 )
@@ -269,10 +274,14 @@ def _agent_message(frame: frames.Frame) -> None:
 
 
 class _Line:
-    """A socket on which `data` come in, cut as they say, until it closes; everything sent is lost."""
+    """A socket on which `data` come in, cut as they say, until it closes; everything sent is counted and lost."""
 
     def __init__(self, data: bytes) -> None:
         self._pieces = _pieces(data)
+        self.sent = 0
+
+    def close(self) -> None:
+        self._pieces = []
 
     def setblocking(self, flag: bool) -> None:
         assert not flag
@@ -282,6 +291,7 @@ class _Line:
 
     def sendall(self, data: bytes) -> None:
         assert data
+        self.sent += len(data)
 
     def recv(self, size: int) -> bytes:
         assert size > 0
@@ -305,6 +315,46 @@ class _Line:
             buffer[: len(part)] = part
             at += len(part)
         return (len(piece),)
+
+
+class _Folder:
+    """Of a bundle whose files are all alike."""
+
+    FILE = Path(__file__)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.FILE
+
+
+_PROGRAMS = {NODE: SimpleNamespace(stages=(SimpleNamespace(file="x"),) * 2)}
+_BUNDLE = SimpleNamespace(
+    path=_Folder(), manifest=SimpleNamespace(bundle_id="0" * 32, nodes=2, programs=_PROGRAMS)
+)  # as much of one as `send_slice` looks at
+
+
+def watch(data: bytes) -> None:
+    """What an agent may say while it is sent a slice and its clock is read: refused by DiscoError, or taken."""
+    draw = Draw(data)
+    said = b""
+    while draw:
+        kind = draw.of([messages.Need, *_WATCHED])
+        document = {"type": kind.type, **_document(kind, draw)}
+        for _ in range(draw.below(3)):
+            document = _changed(document, draw)
+        said += frames.pack_json(document) if draw.below(9) else draw.chunk()
+    with Watch() as watched:
+        line = _Line(said)
+        agent = watched._agents[NODE] = _Agent(NODE, "fuzzed", cast(Any, line))
+        agent.asked.update(dict.fromkeys(range(3), 0))
+        while agent.fault is None:
+            watched._hear(agent)
+        clock = [agent.pongs.get() for _ in range(agent.pongs.qsize())]
+        if read := [sample for sample in clock if sample is not None]:
+            node_clock(NODE, read, read).to_host(0)
+        with _expecting(DiscoError):
+            send_slice(watched, cast(Any, _BUNDLE), NODE, messages.TFLITE, "reference", framed=False)
+        assert line.sent < 3 * _Folder.FILE.stat().st_size + 10_000 + len(said)
+        assert agent.answers.qsize() <= MOST_ANSWERS + 1
 
 
 def handshake(data: bytes) -> None:
@@ -385,8 +435,8 @@ def manifest_json(data: bytes) -> None:
 # ---- documents from dataclasses
 
 _VALUES: tuple[Any, ...] = (
-    *(None, True, 0, -1, 1, 255, 2**31, 2**64, 0.5, float("nan"), float("inf"), "", "a/../b", "\ud800", "x" * 200),
-    *([], {}, [1], {"type": "x"}, [[[]]], "0" * 64, "127.0.0.1:1", "stage0.tflite"),
+    *(None, True, 0, -1, 1, 255, 2**31, 2**64, 10**400, 0.5, float("nan"), float("inf"), "", "a/../b", "\ud800"),
+    *("x" * 200, [], {}, [1], {"type": "x"}, [[[]]], "0" * 64, "127.0.0.1:1", "stage0.tflite"),
 )
 
 
@@ -451,6 +501,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         stream,
         control,
         control_json,
+        watch,
         handshake,
         peer,
         manifest,

@@ -8,9 +8,11 @@ import os
 import pty
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -299,6 +301,25 @@ def test_a_process_that_ends_is_described_by_its_last_words(tmp_path: Path) -> N
     assert not child.running()
     child = _python(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert child.epitaph(10.0) == f"{Path(sys.executable).name} was killed by SIGKILL without a word"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_end_of_a_process_is_told_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    child = _python(tmp_path, "import time; time.sleep(60)")
+    told = threading.Event()
+    child.tell_end(told.set)
+    assert not told.wait(0.05)
+    assert not child.halted()
+    os.kill(child.pid, number)
+    assert told.wait(10)
+    assert child.halted() == (number == signal.SIGSTOP)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.epitaph(10.0) == f"{Path(sys.executable).name} was killed by SIGKILL without a word"
+
+
+def test_last_words_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    child = _python(tmp_path, "print('\\x1b[31mred\\x07'); raise SystemExit(1)")
+    assert child.epitaph(10.0) == rf"{Path(sys.executable).name} ended with exit code 1: \x1b[31mred\x07"
 
 
 def test_stopping_ends_even_what_ignores_sigterm(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from disco_host.check import Checker
 from disco_host.failures import NodeError
 from disco_host.golden import Golden
 from disco_host.measure import link_results
+from disco_host.processes import ChildProcess
 from disco_host.session import Session
 from disco_host.transport import from_socket
 from disco_targets.errors import DiscoError
@@ -33,12 +37,18 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @contextmanager
-def _session(nodes: list[FakeNode], bundle: Bundle, deadline_s: float = PATIENT_S) -> Iterator[Session]:
+def _session(
+    nodes: list[FakeNode],
+    bundle: Bundle,
+    deadline_s: float = PATIENT_S,
+    processes: Mapping[int, ChildProcess] = MappingProxyType({}),
+) -> Iterator[Session]:
     with ExitStack() as stack:
         for node in nodes:
             stack.callback(node.close)
         lines = [
-            NodeLine(k, "posix", from_socket(f"fake {k}", n.host_end), None, "look at it") for k, n in enumerate(nodes)
+            NodeLine(k, "posix", from_socket(f"fake {k}", n.host_end), processes.get(k), "look at it")
+            for k, n in enumerate(nodes)
         ]
         yield stack.enter_context(Session(bundle.manifest, lines, deadline_s))
 
@@ -160,6 +170,17 @@ def test_a_peer_that_is_missing_is_blamed(bundle: Bundle) -> None:
 def test_a_node_that_fails_in_the_middle_is_named(bundle: Bundle, fault: str, words: str) -> None:
     with _session(_pair(bundle, fault), bundle, DEADLINE_S) as session, pytest.raises(DiscoError, match=words):
         _infer(session, bundle)
+
+
+def test_a_board_whose_process_is_halted_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    nodes = _pair(bundle, "hangs")
+    child = ChildProcess(["sleep", "60"], tmp_path / "log")
+    with _session(nodes, bundle, processes={1: child}) as session:
+        os.kill(child.pid, signal.SIGSTOP)
+        with pytest.raises(NodeError, match=r"node 1 \(fake 1\) hangs: its process was halted, while .* was awaited"):
+            _infer(session, bundle)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def test_a_wrong_value_is_found_and_placed(bundle: Bundle) -> None:

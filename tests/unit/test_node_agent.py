@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
+import json
 import os
+import re
 import secrets
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from disco_firmware.reference import REFERENCE
+from disco_host.failures import NodeError
 from disco_host.node import auth, frames
 from disco_host.node.address import Endpoint, connect_to, is_loopback, parse_endpoint
 from disco_host.node.agent import Agent, AgentConfig
@@ -30,19 +38,26 @@ from disco_host.node.messages import (
     LINE,
     NATIVE,
     PEER,
+    PROBE,
+    TFLITE,
     Beat,
     Need,
     Part,
     Ping,
     Pong,
     Prepare,
+    Prepared,
     Probe,
     Purpose,
     Refusal,
     Start,
     kinds,
 )
-from disco_host.remote.watch import AgentFaultError, Fault, Watch
+from disco_host.node.strangers import MOST_STRANGERS, Gossip, Strangers
+from disco_host.node.tls import calling_context
+from disco_host.remote import slices
+from disco_host.remote.watch import MOST_ANSWERS, AgentFaultError, Fault, Watch
+from disco_host.remote.witnesses import with_witnesses
 from disco_targets.errors import DiscoError, UsageError
 
 TOKEN = b"a token of enough bytes"
@@ -67,11 +82,32 @@ class Door:
             time.sleep(0.005)
         raise AssertionError(self._said)
 
+    def count(self, words: str) -> int:
+        """In how many lines it logged that."""
+        return sum(words in line for line in self._said)
+
+
+class _Failing:
+    """A listener that first fails in some ways."""
+
+    def __init__(self, listener: socket.socket, problems: Sequence[Exception]) -> None:
+        self._listener = listener
+        self._problems = list(problems)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self._problems:
+            raise self._problems.pop(0)
+        return self._listener.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
 
 @contextmanager
-def _door(folder: Path) -> Iterator[Door]:
+def _door(folder: Path, problems: Sequence[Exception] = ()) -> Iterator[Door]:
     said: list[str] = []
     with Agent(AgentConfig(LOOPBACK, TOKEN, folder / "cache"), said.append) as agent:
+        agent._listener = cast(Any, _Failing(agent._listener, problems))
         threading.Thread(target=agent.serve, daemon=True).start()
         yield Door(agent, said)
 
@@ -199,6 +235,54 @@ def test_nobody_listens() -> None:
         call(endpoint, Keys(TOKEN), CONTROL, JOB)
 
 
+# ---- strangers
+
+
+def test_a_crowd_without_a_token_keeps_nobody_out(door: Door) -> None:
+    place = (door.endpoint.host, door.endpoint.port)
+    with contextlib.ExitStack() as stack:
+        crowd = [stack.enter_context(socket.create_connection(place, timeout=10)) for _ in range(MOST_STRANGERS + 5)]
+        _control(door).close()
+        assert door.said("there are too many connections without a token")
+        with pytest.raises(auth.HandshakeError, match="too many connections without a token keep it busy"):
+            auth.prove_to_listener(crowd[0], TOKEN)
+        auth.prove_to_listener(crowd[-1], TOKEN)
+    assert door.count("refused") <= 3
+
+
+def test_who_has_most_connections_loses_its_oldest() -> None:
+    strangers = Strangers()
+    with contextlib.ExitStack() as stack:
+        pairs = [[stack.enter_context(end) for end in socket.socketpair()] for _ in range(MOST_STRANGERS + 1)]
+        hosts = ["10.0.0.1", *["10.0.0.2"] * MOST_STRANGERS]
+        handles = [strangers.admit(pair[0], host) for pair, host in zip(pairs, hosts, strict=True)]
+        assert [strangers.leaves(handle) for handle in handles] == [True, False] + [True] * (MOST_STRANGERS - 1)
+        assert pairs[1][0].recv(1) == b""  # who waits for it there sees the end
+
+
+def test_what_strangers_do_is_told_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disco_host.node.strangers.LOG_EVERY_S", 0.05)
+    said: list[str] = []
+    gossip = Gossip(said.append)
+    for number in range(1000):
+        gossip.say(f"{number} refused")
+        if number == 500:
+            while len(said) < 2:
+                time.sleep(0.005)
+    while sum(1 + int((re.findall(r"and (\d+) others", line) or [0])[0]) for line in said) < 1000:
+        time.sleep(0.005)
+    assert said[0] == "0 refused"
+    assert len(said) < 30
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread")])
+def test_an_agent_that_lacks_something_for_a_connection_goes_on(tmp_path: Path, problem: Exception) -> None:
+    with _door(tmp_path, [problem, OSError(errno.ECONNABORTED, "aborted"), problem, problem]) as door:
+        _control(door).close()
+        assert door.said(f"connections cannot be taken, it goes on trying: {problem}")
+        assert door.count("cannot be taken") <= 2
+
+
 # ---- frames
 
 
@@ -243,6 +327,21 @@ def test_what_is_no_message_is_refused(door: Door, data: bytes, words: str) -> N
     assert words in answer.what
 
 
+@pytest.mark.parametrize("number", [-1, 2**63, 10**400, 0.5, float("nan"), "1e999"])
+def test_numbers_that_no_message_has_are_refused(number: object) -> None:
+    text = json.dumps({"type": "pong", "number": 1, "nanoseconds": number}).replace('"1e999"', "1e999").encode()
+    with pytest.raises(frames.FrameError, match=r"no JSON: .*number|expected int"):
+        message_of(frames.Frame(frames.JSON_KIND, text), kinds(Pong))
+
+
+def test_text_of_others_does_nothing_to_who_reads_it() -> None:
+    (frame,) = FrameReader().feed(pack_message(Refusal("\x1b[2J\nforged: \u202e\ud800 é")))
+    assert message_of(frame, kinds(Refusal)) == Refusal(r"\x1b[2J\nforged: \u202e\ud800 é")
+    (frame,) = FrameReader().feed(frames.pack_json({"type": "refusal", "\x1b": 1}))
+    with pytest.raises(frames.FrameError, match=r"unknown keys \\x1b;"):
+        message_of(frame, kinds(Refusal))
+
+
 def test_frames_come_in_any_pieces() -> None:
     messages = [Ping(3), Pong(4, 5), Refusal("é" * 50)]
     stream = b"".join(pack_message(message) for message in messages) + pack_bytes(b"xyz")
@@ -283,6 +382,15 @@ def test_a_host_that_went_silent_makes_room_for_another_one(door: Door) -> None:
 def test_a_connection_for_another_job_is_refused(door: Door, purpose: str) -> None:
     with _control(door), pytest.raises(RefusedError, match="the job of this connection does not exist here"):
         call(door.endpoint, Keys(TOKEN), purpose, "f" * 32, 1 if purpose == PEER else None)
+
+
+@pytest.mark.parametrize("job", ["\ud800", "", JOB.upper() + "g", JOB[1:]])
+@pytest.mark.parametrize("purpose", [CONTROL, LINE, PROBE])
+def test_what_is_no_number_of_a_job_is_refused_and_the_connection_closed(door: Door, purpose: str, job: str) -> None:
+    with _control(door), _proven(door) as line:
+        line.sendall(pack_message(Purpose(purpose, version("disco-edge"), job, None)))
+        assert _answer(line) == Refusal("a job's number is not 32 hexadecimal digits")
+        assert line.recv(1) == b""
 
 
 def test_another_version_is_refused(door: Door) -> None:
@@ -419,6 +527,12 @@ def test_tokens_are_secret_and_long_enough(tmp_path: Path, monkeypatch: pytest.M
     path.write_text("short\n")
     with pytest.raises(DiscoError, match="holds 5 bytes"):
         auth.load_token(path)
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(DiscoError, match="is no regular file"):
+        auth.load_token(path)
+    with pytest.raises(DiscoError, match="is no regular file"):
+        calling_context(path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     assert auth.own_token() == auth.own_token()
     assert (tmp_path / "config" / "disco-edge" / "token").stat().st_mode & 0o777 == 0o600
@@ -449,6 +563,15 @@ def test_what_is_no_address(text: str) -> None:
 def test_what_cannot_be_a_name(host: str) -> None:
     with pytest.raises(DiscoError, match="is unknown"):
         connect_to(Endpoint(host, 80))
+
+
+def test_a_name_that_nobody_resolves(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(30))
+    monkeypatch.setattr("disco_host.node.address.RESOLVE_S", 0.02)
+    with pytest.raises(DiscoError, match=r"pi.local:80: no name server said within 0.02 s where pi.local is"):
+        connect_to(Endpoint("pi.local", 80))
+    done.set()
 
 
 def test_a_name_of_several_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,6 +616,7 @@ def test_an_agent_whose_log_cannot_be_written_serves_on(tmp_path: Path) -> None:
     [
         (frames.HEADER.pack(0xFFFF_FFFF, 0), "cannot be understood: a frame of 4294967295 bytes came"),
         (frames.pack_json({"type": "beat"}), "cannot be understood: message beat: missing keys"),
+        (pack_message(Pong(1, 10**400)), "cannot be understood: a message is no JSON: a number of 401 digits"),
         (pack_message(Refusal("no compiler")), "reports: no compiler"),
         (pack_message(Beat("is halted", 3.0)), "hangs: its engine was halted"),
         (b"", "is gone: its agent has ended"),
@@ -515,3 +639,74 @@ def test_a_silent_agent_is_a_fault() -> None:
         watch.add(0, "disco://pi", ours)
         with pytest.raises(AgentFaultError, match="was not heard of for"):
             watch.answer(0, Need)
+
+
+@contextmanager
+def _agent_that_says(*messages: object) -> Iterator[Watch]:
+    """A watch over an agent, node 0, that says this at once, and nothing more; its connection stays open."""
+    ours, theirs = socket.socketpair()
+    with theirs, Watch() as watch:
+        watch.add(0, "disco://pi", ours)
+        theirs.sendall(b"".join(map(pack_message, messages)))
+        yield watch
+
+
+def test_an_agent_that_does_not_answer_is_named_with_what_was_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disco_host.remote.watch.PATIENT_S", 0.05)
+    with _agent_that_says(Beat("builds its slice", 1.0)) as watch:
+        message = (
+            r"node 0 \(disco://pi\) does not answer: {} was awaited for {} s; it last said that it builds its slice"
+        )
+        with pytest.raises(AgentFaultError, match=message.format("NEED", 0.1)):
+            watch.request(0, _request(), Need, 0.1)
+        with pytest.raises(AgentFaultError, match=message.format("PONG", 0.05)):
+            watch.clocks()
+
+
+def test_a_fault_of_ours_in_the_watch_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watch, "_take", lambda *_: 1 // 0)
+    with (
+        _agent_that_says(Pong(1, 1)) as watch,
+        pytest.raises(AgentFaultError, match=r"node 0 .* cannot take \(ZeroDivisionError"),
+    ):
+        watch.answer(0, Need)
+
+
+def test_answers_that_nobody_asked_for_are_not_kept() -> None:
+    with _agent_that_says(*[Prepared(0)] * (MOST_ANSWERS + 1)) as watch:
+        assert select.select([watch], [], [], 10)[0]
+        assert "4 answers came that were not asked for" in watch.faults()[0].what
+
+
+@pytest.mark.parametrize("parts", [(0, 0), (2,), (0, 1, 2)])
+def test_parts_that_a_slice_does_not_have_are_not_sent(
+    parts: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "part").write_bytes(b"x")
+    files = [slices.PartFile(Part(name, 1, "0" * 64), tmp_path / "part") for name in "ab"]
+    monkeypatch.setattr(slices, "slice_of", lambda *_: files)
+    bundle = cast(Any, SimpleNamespace(manifest=SimpleNamespace(bundle_id="0" * 32, nodes=1)))
+    with (
+        _agent_that_says(Need(parts)) as watch,
+        pytest.raises(AgentFaultError, match=r"node 0 .* asks for parts .* of 2, which was not asked for"),
+    ):
+        slices.send_slice(watch, bundle, 0, TFLITE, REFERENCE, framed=False)
+
+
+# ---- what is said when a node fails
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NodeError(0, "the line to node 0 broke", broke=True),
+        NodeError(0, "node 0 (disco://pi) reports: its engine was killed by SIGKILL"),
+        NodeError(0, "node 1 reports: the line to its peer broke", reported=True, waited="node 1 waited for it"),
+    ],
+)
+def test_whoever_tells_it_first_an_engine_that_was_killed_is_told_alike(error: NodeError) -> None:
+    fault = Fault("node 0 (disco://pi) reports: its engine was killed by SIGKILL", silent=False)
+    watch = cast(Any, SimpleNamespace(faults=lambda: {0: fault}, beats=dict, silence_s=1.0))
+    told = with_witnesses(cast(Any, None), error, watch, [])
+    waited = error.waited or "no exchange waited for it"
+    assert (told.node, str(told)) == (0, f"{fault.what}; {waited}")

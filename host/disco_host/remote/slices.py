@@ -68,6 +68,8 @@ def send_slice(watch: Watch, bundle: Bundle, node: int, engine: str, mode: str, 
     parts = tuple(file.part for file in files)
     request = Prepare(manifest.bundle_id, node, manifest.nodes, engine, mode, parts, framed)
     need = watch.request(node, request, Need)
+    if len(set(need.parts)) < len(need.parts) or not set(need.parts) <= set(range(len(files))):
+        raise watch.nonsense(node, f"asks for parts {need.parts} of {len(files)}")
     for place in need.parts:
         content = files[place].path.read_bytes()
         for at in range(0, len(content), MAX_BYTES):
