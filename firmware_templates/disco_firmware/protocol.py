@@ -183,10 +183,10 @@ class Welcome(_Fixed):
 
 
 def _text(padded: bytes) -> str:
-    try:
-        return padded.rstrip(b"\0").decode("ascii")
-    except UnicodeDecodeError as error:
-        raise MessageError(f"a name in Welcome is no text: {padded!r}") from error
+    text = padded.rstrip(b"\0").decode("ascii", errors="replace")
+    if not (text.isascii() and text.isprintable()):
+        raise MessageError(f"a name in Welcome is no text: {padded!r}")
+    return text
 
 
 @dataclass(frozen=True)

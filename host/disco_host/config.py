@@ -54,7 +54,7 @@ class RunConfig:
     mode: str = REFERENCE
     """Which kernels tflite takes: REFERENCE or XNNPACK."""
     exchange_deadline_s: float | None = None
-    """Of the nodes' waits for each other; None: one of these two where Linux nodes take part, else `deadline_s`."""
+    """Of the nodes' waits for each other; None: one of the two above for runs with Linux nodes, else `deadline_s`."""
     probe_links: bool = False
     """Measure the links between Linux nodes after the run."""
     sanitize: bool = False

@@ -77,15 +77,15 @@ class ChildProcess:
         return self._process.wait()
 
     def halted(self) -> bool:
-        """Whether somebody halted it (SIGSTOP, a debugger)."""
+        """Whether a signal has halted it; a debugger may, for as long as the deadlines allow."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii", errors="replace")
         except OSError:
             return False
-        return status.rpartition(")")[2].split()[0] in ("T", "t")
+        return status.rpartition(")")[2].split()[0] == "T"
 
     def tell_end(self, tell: Callable[[], None]) -> None:
-        """Calls `tell` from another thread, once, as soon as it has ended or was halted."""
+        """Calls `tell` from another thread, once, as soon as it has ended or a signal has halted it."""
 
         def watch() -> None:
             with contextlib.suppress(ChildProcessError):  # somebody else has taken its exit code

@@ -18,7 +18,7 @@ from disco_firmware.framing import Frame, encode_frame
 from disco_firmware.manifest import SCHEMA_VERSION
 from disco_firmware.protocol import ADDRESS_HOST, Opcode
 from disco_firmware.stream_link import StreamLink
-from disco_host.node import auth, frames
+from disco_host.node import auth, frames, messages
 
 CORPUS = Path(__file__).with_name("corpus")
 
@@ -47,8 +47,16 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         document = {"type": name, **_document(kind, Draw(bytes([1] * 40)))}
         yield "control", name, frames.pack_json(document) + frames.pack_bytes(b"part")
     yield "control_json", "zeros", zeros[:40]
-    yield "watch", "need", bytes([0, 1, 1, 0, 1, 1, 2, 1, 0, 1])
     yield "watch", "zeros", zeros[:40]
+    for name, message in (
+        ("all", messages.Need((2, 1, 0))),
+        ("twice", messages.Need((1, 1))),
+        ("beyond", messages.Need((3,))),
+        ("clock", messages.Pong(1, 10**400)),
+        ("flood", messages.Prepared(0)),
+    ):
+        again = 9 if name == "flood" else 1
+        yield "watch", name, b"\1" + again * frames.pack_message(message) + frames.pack_message(messages.Prepared(3))
     yield "handshake", "caller", auth.GREETING + zeros[: auth.NONCE_BYTES + auth.PROOF_BYTES]
     yield "handshake", "listener", auth.GREETING + zeros[: auth.NONCE_BYTES] + b"\1" + zeros[: auth.PROOF_BYTES]
     yield "handshake", "frame", frames.pack_json({"type": "ping", "number": 1}) + b"more"

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from disco_firmware import protocol
+from disco_firmware.bundle import MANIFEST_NAME
 from disco_firmware.framing import WIRE_MAX_BYTES, Frame, FrameSplitter, decode_frame, encode_frame
 from disco_firmware.link import Link
 from disco_firmware.manifest import SCHEMA_VERSION, Manifest
@@ -317,33 +318,25 @@ class _Line:
         return (len(piece),)
 
 
-class _Folder:
-    """Of a bundle whose files are all alike."""
+_HERE = Path(__file__).parent
+_FILES = (MANIFEST_NAME, "targets.py", "harness.py")
+_PROGRAMS = {NODE: SimpleNamespace(stages=[SimpleNamespace(file=name) for name in _FILES[1:]])}
+_MANIFEST = SimpleNamespace(bundle_id="0" * 32, nodes=2, programs=_PROGRAMS)
 
-    FILE = Path(__file__)
+
+class _Folder:
+    """Of a bundle: the sources of this fuzzer."""
 
     def __truediv__(self, name: str) -> Path:
-        return self.FILE
-
-
-_PROGRAMS = {NODE: SimpleNamespace(stages=(SimpleNamespace(file="x"),) * 2)}
-_BUNDLE = SimpleNamespace(
-    path=_Folder(), manifest=SimpleNamespace(bundle_id="0" * 32, nodes=2, programs=_PROGRAMS)
-)  # as much of one as `send_slice` looks at
+        return _HERE / ("make_corpus.py" if name == MANIFEST_NAME else name)
 
 
 def watch(data: bytes) -> None:
     """What an agent may say while it is sent a slice and its clock is read: refused by DiscoError, or taken."""
     draw = Draw(data)
-    said = b""
-    while draw:
-        kind = draw.of([messages.Need, *_WATCHED])
-        document = {"type": kind.type, **_document(kind, draw)}
-        for _ in range(draw.below(3)):
-            document = _changed(document, draw)
-        said += frames.pack_json(document) if draw.below(9) else draw.chunk()
+    said = draw.bytes(len(data)) if draw.below(2) else _said(draw)
+    line = _Line(said)
     with Watch() as watched:
-        line = _Line(said)
         agent = watched._agents[NODE] = _Agent(NODE, "fuzzed", cast(Any, line))
         agent.asked.update(dict.fromkeys(range(3), 0))
         while agent.fault is None:
@@ -351,10 +344,24 @@ def watch(data: bytes) -> None:
         clock = [agent.pongs.get() for _ in range(agent.pongs.qsize())]
         if read := [sample for sample in clock if sample is not None]:
             node_clock(NODE, read, read).to_host(0)
-        with _expecting(DiscoError):
-            send_slice(watched, cast(Any, _BUNDLE), NODE, messages.TFLITE, "reference", framed=False)
-        assert line.sent < 3 * _Folder.FILE.stat().st_size + 10_000 + len(said)
         assert agent.answers.qsize() <= MOST_ANSWERS + 1
+        bundle = SimpleNamespace(path=_Folder(), manifest=_MANIFEST)
+        with _expecting(DiscoError):
+            send_slice(watched, cast(Any, bundle), NODE, messages.TFLITE, "reference", framed=False)
+    sizes = [(_Folder() / name).stat().st_size for name in _FILES]
+    assert line.sent < sum(sizes) + min(sizes) + len(said)  # no part twice
+
+
+def _said(draw: Draw) -> bytes:
+    """Messages that are nearly right."""
+    said = b""
+    while draw:
+        kind = draw.of(_WATCHED)
+        document = {"type": kind.type, **_document(kind, draw)}
+        for _ in range(draw.below(3)):
+            document = _changed(document, draw)
+        said += frames.pack_json(document) if draw.below(9) else draw.chunk()
+    return said
 
 
 def handshake(data: bytes) -> None:

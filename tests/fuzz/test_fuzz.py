@@ -18,7 +18,7 @@ from helpers.rig_network import Network
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
-RUNS = {"manifest": 1500, "control_json": 5000, "framing": 5000}
+RUNS = {"manifest": 1500, "watch": 2500, "control_json": 5000, "framing": 5000}
 """Of a fuzzer, where each takes long; so many that a target takes some seconds."""
 SESSIONS = 600
 

@@ -123,7 +123,7 @@ def test_a_node_that_hangs_is_named(bundle: Path, agents: list[AgentProcess]) ->
     assert "node 1 (" in message
     assert "hangs" in message
     # Frozen before its input came or after its last exchange, no other node waits for it: then the host alone does.
-    alone = r"(of the input|DONE of inference \d+) was awaited; no exchange waited for it"
+    alone = r"(of the input|DONE of inference \d+) was awaited; no exchange was seen to wait for it"
     assert "in exchange 0" in message or re.search(alone, message)
     _works(bundle, cluster)
 
@@ -150,8 +150,7 @@ def test_an_engine_that_is_halted_or_dies_is_named(bundle: Path, agents: list[Ag
     message, _ = _fail(bundle, cluster, lambda: os.kill(agents[2].children()[0], signal.SIGSTOP))
     assert message.startswith("node 2 (")
     message, _ = _fail(bundle, cluster, lambda: os.kill(agents[0].children()[0], signal.SIGSEGV))
-    assert message.startswith("node 0 (")
-    assert "SIGSEGV" in message
+    assert re.match(r"node 0 \([^)]*\) reports: its engine \w+ was killed by SIGSEGV", message)
     _works(bundle, cluster)
 
 

@@ -708,5 +708,5 @@ def test_whoever_tells_it_first_an_engine_that_was_killed_is_told_alike(error: N
     fault = Fault("node 0 (disco://pi) reports: its engine was killed by SIGKILL", silent=False)
     watch = cast(Any, SimpleNamespace(faults=lambda: {0: fault}, beats=dict, silence_s=1.0))
     told = with_witnesses(cast(Any, None), error, watch, [])
-    waited = error.waited or "no exchange waited for it"
+    waited = error.waited or "no exchange was seen to wait for it"
     assert (told.node, str(told)) == (0, f"{fault.what}; {waited}")

@@ -111,6 +111,8 @@ def test_welcome_round_trip() -> None:
     assert Welcome.unpack(payload) == WELCOME
     with pytest.raises(MessageError, match="no text"):
         Welcome.unpack(payload[:48] + b"\xff" + payload[49:])
+    with pytest.raises(MessageError, match="is no text"):
+        Welcome.unpack(payload[:48] + b"\x1b" + payload[49:])
 
 
 @pytest.mark.parametrize("kind", [Hello, Welcome, Connect, Run, Done, ErrorReport, PeerHello, Credit, OpRecord])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from disco_host.processes import missing_program
 from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
-from disco_targets.text import printable
+from disco_targets.text import printable, printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,15 +75,15 @@ class Remote:
             )
         lines = done.stdout.decode(errors="replace").strip().splitlines()
         try:
-            answer = json.loads(lines[-1] if lines else "")
-        except ValueError:
+            answer = printable_json(json.loads(lines[-1] if lines else ""))
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise DiscoError(
                 f"{self.destination}: {self.python} there does not do what it is told: {_last(done.stderr)}"
             )
         if "error" in answer:
-            raise DiscoError(f"{self.destination}: {printable(str(answer['error']))}")
+            raise DiscoError(f"{self.destination}: {answer['error']}")
         return answer
 
     def copy(self, sources: Sequence[Path], folder: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
-from disco_targets.text import printable
+from disco_targets.text import printable_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -149,15 +149,6 @@ def _number(text: str) -> float:
     return number
 
 
-def _shown(value: Any) -> Any:
-    """A document in which no text does anything to those who read or log it."""
-    if isinstance(value, dict):
-        return {printable(key): _shown(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    return printable(value) if isinstance(value, str) else value
-
-
 def message_of(frame: Frame, kinds: Mapping[str, type[Any]]) -> Any:
     """The message in a frame: an instance of one of `kinds`, by the key "type".
 
@@ -170,7 +161,7 @@ def message_of(frame: Frame, kinds: Mapping[str, type[Any]]) -> Any:
         raise FrameError("raw bytes came where a message was expected")
     try:
         document = json.loads(frame.payload, parse_int=_whole_number, parse_float=_number, parse_constant=_number)
-        document = _shown(document)
+        document = printable_json(document)
     except (ValueError, RecursionError) as error:
         raise FrameError(f"a message is no JSON: {error}") from error
     name = document.pop("type", None) if isinstance(document, dict) else None

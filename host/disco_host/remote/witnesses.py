@@ -83,7 +83,7 @@ def _combined(error: NodeError, faults: dict[int, Fault], waited: list[str], end
     else:
         parts += [str(error), *(text for text in waited if text != error.waited)]
     if not waited:
-        parts.append("no exchange waited for it")
+        parts.append("no exchange was seen to wait for it")
     return NodeError(node, "; ".join(parts), reported=error.reported, waited=waited[0] if waited else None)
 
 
