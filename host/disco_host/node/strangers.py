@@ -65,15 +65,20 @@ class Gossip:
         """At once, or with the number of the others when the next line is due."""
         with self._lock:
             wait = self._next - time.monotonic()
-            if wait <= 0 and not self._kept:
+            if not self._kept and (wait <= 0 or not self._start_timer(wait)):
                 self._write(text)
                 return
             self._kept += 1
             self._last = text
-            if self._kept == 1:
-                timer = threading.Timer(wait, self._flush)
-                timer.daemon = True
-                timer.start()
+
+    def _start_timer(self, wait: float) -> bool:
+        timer = threading.Timer(wait, self._flush)
+        timer.daemon = True
+        try:
+            timer.start()
+        except RuntimeError:  # the system lends no more threads
+            return False
+        return True
 
     def _flush(self) -> None:
         with self._lock:
