@@ -101,6 +101,7 @@ class ChildProcess:
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
+                os.killpg(self.pid, signal.SIGCONT)  # a halted one would not end in order
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_S)
                 return
