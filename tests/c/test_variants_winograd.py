@@ -12,7 +12,7 @@ import pytest
 from disco_firmware.kernel_params import Conv2D, Window
 from disco_firmware.quantisation import ActivationRange
 from disco_firmware.variants.base import Variant
-from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking, accumulator_range
+from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking
 from helpers.kernel_driver import Case
 from helpers.variant_boards import BOARDS, HOST_BUILDS, Call, assert_code_fits, calls_of, run_on_board, run_on_host
 from helpers.variant_layers import layer_of
@@ -119,7 +119,6 @@ def test_accumulators_must_fit(variant: Variant) -> None:
     weights[..., 0] = 1
     for bias, fits in ((limit - 1 - 9 * 127, True), (limit - 9 * 127, False), (9 * 128 - limit, False)):
         params = replace(layer.params, weights=weights, bias=np.array([0, bias], np.int32), input_zero_point=0)
-        assert accumulator_range(params) == (min(bias, 0) - 9 * 128, max(bias, 0) + 9 * 127)
         assert variant.fits(replace(layer, params=params)) == fits
 
 

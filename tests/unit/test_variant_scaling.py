@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from disco_firmware.quantisation import ActivationRange, Requantisation, quantise_multiplier
+from disco_firmware.variants.accumulators import Int64Array, accumulator_range, requantised
 from disco_firmware.variants.scaling import (
     COMMON,
     GENERAL,
     SIGNED,
-    Int64Array,
     Scaling,
-    accumulator_range,
     choose_fixed_scaling,
     choose_scaling,
-    requantised,
 )
 
 TAPS = 9

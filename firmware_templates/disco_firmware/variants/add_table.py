@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from disco_firmware.kernel_params import Add
 from disco_firmware.quantisation import AddParameters, Multiplier
+from disco_firmware.variants.accumulators import multiply_by_quantised
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
 from disco_firmware.variants.scaling import LARGEST_SHIFT, signed_fields
 
@@ -74,8 +75,5 @@ def _table(values: AddParameters) -> npt.NDArray[np.int32]:
     else:
         zero_point, multiplier, exact_zero_point = values.input1_zero_point, values.input1, values.input2_zero_point
     value = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
-    high = (((value - zero_point) << values.left_shift) * multiplier.multiplier + (1 << 30)) >> 31
-    right = -multiplier.shift
-    magnitude = (np.abs(high) + (1 << right >> 1)) >> right
-    scaled = np.where(high < 0, -magnitude, magnitude)
+    scaled = multiply_by_quantised((value - zero_point) << values.left_shift, multiplier.multiplier, multiplier.shift)
     return (2 * scaled - (exact_zero_point << 20)).astype(np.int32)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from disco_firmware.kernel_params import Conv2D
+from disco_firmware.variants.accumulators import folded_bias
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row
 from disco_firmware.variants.mve import (
     LARGEST_OFFSET,
@@ -14,7 +15,6 @@ from disco_firmware.variants.mve import (
     channel_constants,
     channel_groups,
     filter_groups,
-    folded_bias,
     requantise_fields,
     requantise_instructions,
 )

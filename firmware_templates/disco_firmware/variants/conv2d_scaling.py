@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.quantisation import ActivationRange
+from disco_firmware.variants.accumulators import accumulator_range, folded_bias, requantised, rounding_offset
 
 GENERAL, SIGNED, POSITIVE = range(3)
 """As in variants/conv2d_dsp.h."""
@@ -60,7 +60,7 @@ class _Channel:
 
 def choose_scaling(params: Conv2D, *, scales_weights: bool) -> Scaling:
     """The form with the fewest instructions. Scales the weights, or the pixels where weights have to stay int8."""
-    channels = [_channel(params, index) for index in range(params.weights.shape[0])]
+    channels = _channels(params)
     variable = [channel for channel in channels if channel.constant is None]
     requantise = params.requantise
     if all(1 <= channel.shift < _LARGEST_SHIFT for channel in variable):
@@ -99,12 +99,12 @@ def _scaling(
         if channel.constant is not None:
             shift = common or 1
             # Half of the last place, for a negative sum takes one off.
-            rows.append((0, 0, (channel.constant << shift) + (1 << (shift - 1)), shift))
+            rows.append((0, 0, rounding_offset(channel.constant, shift), shift))
             continue
         shift = channel.shift + scale - 1
         # SMMLAR brings the half of the first rounding itself.
         half = 1 << (scale - 2) if form == POSITIVE else 0
-        offset = half + (1 << (shift - 1)) + (zero_point << shift)
+        offset = half + rounding_offset(zero_point, shift)
         rows.append((channel.bias << scale, channel.multiplier, offset, shift))
     kept = [0 if channel.constant is not None else scale for channel, scale in zip(channels, scales, strict=True)]
     return Scaling(
@@ -116,29 +116,17 @@ def _scaling(
     )
 
 
-def _channel(params: Conv2D, index: int) -> _Channel:
-    weights = params.weights[index].astype(np.int64)
-    lowest, highest = -128 - params.input_zero_point, 127 - params.input_zero_point
-    bias = 0 if params.bias is None else int(params.bias[index])
-    # A window over the border adds nothing for what lies outside: zero is between the two.
-    least = bias + int(np.minimum(weights * lowest, weights * highest).sum())
-    most = bias + int(np.maximum(weights * lowest, weights * highest).sum())
-    multiplier, shift = params.requantise.multipliers[index], params.requantise.shifts[index]
-    ends = [_requantised(end, multiplier, shift, params) for end in (least, most)]
-    constant = ends[0] if ends[0] == ends[1] else None
-    return _Channel(bias, multiplier, -shift, max(-least, most), int(np.abs(weights).max()), constant)
-
-
-def _requantised(total: int, multiplier: int, shift: int, params: Conv2D) -> int | None:
-    """As disco_requantise; None where it would wrap."""
-    shifted = total << max(shift, 0)
-    if abs(shifted) > _LARGEST_SUM:
-        return None
-    high = (shifted * multiplier + (1 << 30)) >> 31
-    right = max(-shift, 0)
-    scaled = (high + (1 << right >> 1) - int(high < 0)) >> right if right else high
-    return _clamp(scaled + params.requantise.output_zero_point, params.requantise.activation)
-
-
-def _clamp(value: int, activation: ActivationRange) -> int:
-    return max(activation.minimum, min(activation.maximum, value))
+def _channels(params: Conv2D) -> list[_Channel]:
+    requantise = params.requantise
+    lows, highs = accumulator_range(params.weights, folded_bias(params.bias, params.weights, params.input_zero_point))
+    channels = []
+    for index, (low, high) in enumerate(zip(lows.tolist(), highs.tolist(), strict=True)):
+        multiplier, shift = requantise.multipliers[index], requantise.shifts[index]
+        largest = max(-low, high)
+        first, last = (requantised(requantise, index, end) for end in (low, high))
+        # An accumulator that wraps on the way may lie anywhere in between.
+        constant = first if first == last and largest << max(shift, 0) <= _LARGEST_SUM else None
+        bias = 0 if params.bias is None else int(params.bias[index])
+        weight = int(np.abs(params.weights[index].astype(np.int64)).max())
+        channels.append(_Channel(bias, multiplier, -shift, largest, weight, constant))
+    return channels

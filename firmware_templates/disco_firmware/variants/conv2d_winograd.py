@@ -8,7 +8,14 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Conv2D, Int32Array, View
+from disco_firmware.kernel_params import Conv2D, View
+from disco_firmware.variants.accumulators import (
+    Int64Array,
+    accumulator_range,
+    folded_bias,
+    rounding_offset,
+    wrapped,
+)
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
 
 STORED = {
@@ -87,9 +94,9 @@ class _Winograd(Variant):
         )
         if shape != (3, 3, 1, 1, 1, 1):
             return False
-        low, high = accumulator_range(op)
+        low, high = accumulator_range(op.weights, folded_bias(op.bias, op.weights, op.input_zero_point))
         limit = 1 << (31 - FRACTION_BITS[self.tile])
-        return -limit < low and high < limit
+        return bool(-limit < low.min() and high.max() < limit)
 
     def constants(self, layer: Layer) -> Constants:
         """The weights, and per output channel what the enumeration of DISCO_WINOGRAD_CHANNEL says."""
@@ -190,7 +197,7 @@ class _Winograd(Variant):
 
     def _channels(self, op: Conv2D) -> ConstantArray:
         shifts, rounding = _requantisation(op, FRACTION_BITS[self.tile] - 1)
-        bias = _bias(op) - (op.input_zero_point + 128) * op.weights.astype(np.int64).sum((1, 2, 3))
+        bias = folded_bias(op.bias, op.weights, op.input_zero_point + 128)
         columns = [
             bias * (SCALE[self.tile] if self.transformed else SCALE[self.tile] // 16),
             np.array(op.requantise.multipliers, np.int64),
@@ -198,7 +205,7 @@ class _Winograd(Variant):
             shifts,
             *(_corners(op) if self.tile == 4 else ()),
         ]
-        values = _wrapped(np.stack(columns, 1)).reshape(-1)
+        values = wrapped(np.stack(columns, 1)).reshape(-1)
         corners = ", four corners" if self.tile == 4 else ""
         return ConstantArray("channels", "int32_t", values, f"bias, multiplier, rounding, right shift{corners}")
 
@@ -230,15 +237,6 @@ class WinogradF2(_Winograd):
     element_bytes = 8 * 1024
 
 
-def accumulator_range(op: Conv2D) -> tuple[int, int]:
-    """The least and the largest accumulator, bias included, over all output channels and all int8 inputs."""
-    weights = op.weights.reshape(len(op.weights), -1).astype(np.int64)
-    ends = [weights * (limit - op.input_zero_point) for limit in (-128, 127)]
-    bias = _bias(op)
-    low, high = bias + np.minimum(*ends).sum(1), bias + np.maximum(*ends).sum(1)
-    return int(low.min()), int(high.max())
-
-
 def _conv2d(layer: Layer) -> Conv2D:
     assert isinstance(layer.params, Conv2D)
     return layer.params
@@ -246,10 +244,6 @@ def _conv2d(layer: Layer) -> Conv2D:
 
 def _quads(view: View) -> int:
     return -(-view.channels // 4)
-
-
-def _bias(op: Conv2D) -> npt.NDArray[np.int64]:
-    return np.zeros(len(op.weights), np.int64) if op.bias is None else op.bias.astype(np.int64)
 
 
 def _right_shifts(op: Conv2D) -> list[int]:
@@ -276,7 +270,7 @@ def _has_tail(layer: Layer) -> bool:
     return layer.inputs[0].channels % 4 != 0
 
 
-def _pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+def _pairs(values: Int64Array) -> npt.NDArray[np.uint32]:
     """[..., 4 input channels, 2 output channels] to [..., 2, 2] words: channel 0 below 2, and 1 below 3."""
     halves = values.astype(np.int16)
     assert np.array_equal(halves, values)
@@ -284,25 +278,20 @@ def _pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
 
-def _requantisation(op: Conv2D, extra: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _requantisation(op: Conv2D, extra: int) -> tuple[Int64Array, Int64Array]:
     """(right shifts, rounding) per channel, as the enumeration in the C header says; `extra` is its k."""
     shifts, kind = np.array(_right_shifts(op), np.int64), _rounding(op)
     if kind == ANY:
         return shifts, np.zeros_like(shifts)
-    rounding = (2 * op.requantise.output_zero_point + 1) << shifts >> 1
+    rounding = rounding_offset(op.requantise.output_zero_point, shifts)
     if kind == SIGNED:
         return shifts, rounding
     # Before the product has been rounded, which is before its last bits have gone.
     return shifts + extra, (rounding << extra) + (1 << extra >> 1)
 
 
-def _corners(op: Conv2D) -> list[npt.NDArray[np.int64]]:
+def _corners(op: Conv2D) -> list[Int64Array]:
     """What undoes 2x2 inputs of OFFSET in the lower right corner of a tile, in its lower right 2x2 outputs."""
     low = padded(op.weights.astype(np.int64), 3, 4).reshape(len(op.weights), 3, 3, -1, 4)[..., :2].sum((3, 4))
     seen = [low[:, 2, 2], low[:, 2, 1:].sum(1), low[:, 1:, 2].sum(1), low[:, 1:, 1:].sum((1, 2))]
     return [-64 * OFFSET * values for values in seen]
-
-
-def _wrapped(values: npt.NDArray[np.int64]) -> Int32Array:
-    """Modulo 2^32."""
-    return values.astype(np.uint64).astype(np.uint32).view(np.int32)

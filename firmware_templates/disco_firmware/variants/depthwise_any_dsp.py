@@ -7,9 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from disco_firmware.kernel_params import DepthwiseConv2D
+from disco_firmware.variants.accumulators import Int64Array, folded_bias, wrapped
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
 from disco_firmware.variants.depthwise_dsp import GROUP, lines_fields
-from disco_firmware.variants.scaling import INSTRUCTIONS, SCALING, Int64Array, Scaling, choose_scaling, wrapped
+from disco_firmware.variants.scaling import INSTRUCTIONS, SCALING, Scaling, choose_scaling
 
 CHANNEL = np.dtype([("bias", "<i4"), ("scaling", SCALING)])
 """disco_depthwise_any_channel_t."""
@@ -124,5 +125,5 @@ def _spread(params: DepthwiseConv2D) -> Int64Array:
 def _scaling(params: DepthwiseConv2D) -> Scaling:
     weights = _spread(params)
     weights = weights.reshape(len(weights), -1)
-    bias = np.zeros(len(weights), np.int64) if params.bias is None else params.bias.astype(np.int64)
-    return choose_scaling(params.requantise, weights, bias - params.input_zero_point * weights.sum(axis=1), 32767)
+    bias = folded_bias(params.bias, weights, params.input_zero_point)
+    return choose_scaling(params.requantise, weights, bias, 32767)

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import DepthwiseConv2D
+from disco_firmware.variants.accumulators import folded_bias, wrapped
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
-from disco_firmware.variants.scaling import COMMON, INSTRUCTIONS, SCALING, Int64Array, Scaling, choose_scaling, wrapped
+from disco_firmware.variants.scaling import COMMON, INSTRUCTIONS, SCALING, Scaling, choose_scaling
 
 GROUP = 4
 """Channels expanded together."""
@@ -127,16 +128,10 @@ def _planes_bytes(layer: Layer, rows: int) -> int:
     return 2 * GROUP * _plane_rows(layer, rows) * _pitch(layer)
 
 
-def _folded(params: DepthwiseConv2D) -> tuple[Int64Array, Int64Array]:
-    """Weights [out, 9], and the bias with the zero point."""
-    weights = params.weights.reshape(9, -1).T.astype(np.int64)
-    bias = np.zeros(len(weights), np.int64) if params.bias is None else params.bias.astype(np.int64)
-    return weights, bias - params.input_zero_point * weights.sum(axis=1)
-
-
 @lru_cache(maxsize=16)
 def _pack(params: DepthwiseConv2D) -> tuple[npt.NDArray[np.void], Scaling]:
-    weights, bias = _folded(params)
+    weights = params.weights.reshape(9, -1).T.astype(np.int64)
+    bias = folded_bias(params.bias, weights, params.input_zero_point)
     scaling = choose_scaling(params.requantise, weights, bias, 32767)
     scaled = (weights * scaling.factors[:, None]).astype(np.int16).view(np.uint16).astype(np.uint32).reshape(-1, 3, 3)
     channels = np.zeros(len(weights), CHANNEL)

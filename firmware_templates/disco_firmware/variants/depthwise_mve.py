@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from disco_firmware.kernel_params import DepthwiseConv2D
+from disco_firmware.variants.accumulators import folded_bias
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
 from disco_firmware.variants.mve import (
     LARGEST_OFFSET,
     VECTOR,
     channel_constants,
-    folded_bias,
     requantise_fields,
     requantise_instructions,
 )

@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import FullyConnected
+from disco_firmware.variants.accumulators import Int64Array, accumulator_range, folded_bias, wrapped
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, padded
 from disco_firmware.variants.scaling import (
     COMMON,
     INSTRUCTIONS,
     SCALING,
-    Int64Array,
     Scaling,
-    accumulator_range,
     choose_fixed_scaling,
     choose_plain_scaling,
-    wrapped,
 )
 
 GROUP = 4
@@ -127,8 +125,7 @@ def _scaling(params: FullyConnected) -> tuple[Scaling, bool]:
     """And whether the inputs go in chunks. The biases take back what the inputs are shifted by."""
     weights = params.weights.astype(np.int64)
     shifted = np.where(np.arange(weights.shape[1]) % 2 == 0, _EVEN, _ODD)
-    bias = np.zeros(len(weights), np.int64) if params.bias is None else params.bias.astype(np.int64)
-    folded = bias - params.input_zero_point * weights.sum(axis=1)
+    folded = folded_bias(params.bias, weights, params.input_zero_point)
     taken_back = weights @ shifted
     low, high = accumulator_range(weights, folded)
     limit = 1 << (31 - _SUM_BITS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from disco_firmware.kernel_params import FullyConnected
+from disco_firmware.variants.accumulators import folded_bias
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
 from disco_firmware.variants.mve import (
     VECTOR,
     channel_constants,
     channel_groups,
     filter_groups,
-    folded_bias,
     requantise_fields,
     requantise_instructions,
 )

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from disco_firmware.kernel_params import Int8Array, Int32Array
 from disco_firmware.quantisation import INT8_MIN, ActivationRange, Requantisation
+from disco_firmware.variants.accumulators import Int64Array, wrapped
 from disco_firmware.variants.base import padded
 
 VECTOR = 16
@@ -17,18 +18,9 @@ LARGEST_OFFSET = 0xFFFF
 """What a 16-bit lane holds of a scattering store."""
 
 
-def folded_bias(bias: Int32Array | None, weights: Int8Array, zero_point: int) -> Int32Array:
-    """The accumulator's first value for filters [out, ...]: the bias, less the zero point times the weights. Wraps."""
-    sums = weights.reshape(len(weights), -1).sum(axis=1, dtype=np.int64)
-    start = (np.zeros(len(weights), np.int64) if bias is None else bias.astype(np.int64)) - zero_point * sums
-    wrapped: Int32Array = start.astype(np.int32)
-    return wrapped
-
-
-def channel_constants(bias: Int32Array, requantise: Requantisation) -> Int32Array:
+def channel_constants(bias: Int64Array, requantise: Requantisation) -> Int32Array:
     """[out, 3]: bias, multiplier, shift of each output channel."""
-    columns = (bias, np.array(requantise.multipliers, np.int32), np.array(requantise.shifts, np.int32))
-    return np.stack(columns, axis=1)
+    return wrapped(np.array([bias, requantise.multipliers, requantise.shifts], np.int64).T)
 
 
 def channel_groups(constants: Int32Array, size: int) -> Int32Array:

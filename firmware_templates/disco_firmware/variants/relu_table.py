@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from disco_firmware.kernel_params import Relu
-from disco_firmware.quantisation import Requantisation
+from disco_firmware.variants.accumulators import multiply_by_quantised
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
-from disco_firmware.variants.scaling import requantised
 
 
 class ReluTable(Variant):
@@ -27,14 +26,11 @@ class ReluTable(Variant):
     def constants(self, layer: Layer) -> Constants:
         """The result of each value, by the value as uint8_t."""
         assert isinstance(layer.params, Relu)
-        values = layer.params.values
-        multiplier = values.multiplier
-        requantise = Requantisation(
-            (multiplier.multiplier,), (multiplier.shift,), values.output_zero_point, values.activation
-        )
-        inputs = np.arange(256, dtype=np.uint8).view(np.int8).tolist()
-        results = [requantised(requantise, 0, value - values.input_zero_point) for value in inputs]
-        table = ConstantArray("table", "int8_t", np.array(results, np.int8), "by the value as uint8_t")
+        p = layer.params.values
+        inputs = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
+        scaled = multiply_by_quantised(inputs - p.input_zero_point, p.multiplier.multiplier, p.multiplier.shift)
+        results = np.clip(scaled + p.output_zero_point, p.activation.minimum, p.activation.maximum)
+        table = ConstantArray("table", "int8_t", results.astype(np.int8), "by the value as uint8_t")
         return Constants((table,), {"table": Reference("table")})
 
     def instructions(self, layer: Layer) -> int:

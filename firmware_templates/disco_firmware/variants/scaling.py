@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.quantisation import ActivationRange, Multiplier, Requantisation
-
-Int64Array = npt.NDArray[np.int64]
+from disco_firmware.variants.accumulators import Int64Array, accumulator_range, requantised, rounding_offset
 
 COMMON, SIGNED, GENERAL = range(3)
 """DISCO_SCALING_*."""
@@ -51,17 +50,6 @@ class Scaling:
         """disco_output_scaling_t."""
         requantise = self.requantise
         return output_fields(self.kind, self.common_shift, requantise.output_zero_point, requantise.activation)
-
-
-def requantised(requantise: Requantisation, channel: int, accumulator: int) -> int:
-    """disco_requantise of fixed_point.h."""
-    multiplier, shift = requantise.multipliers[channel], requantise.shifts[channel]
-    raised = ((accumulator << max(shift, 0)) + (1 << 31)) % (1 << 32) - (1 << 31)
-    high = (raised * multiplier + (1 << 30)) >> 31
-    right = max(-shift, 0)
-    magnitude = (abs(high) + (1 << right >> 1)) >> right
-    value = (magnitude if high >= 0 else -magnitude) + requantise.output_zero_point
-    return min(max(value, requantise.activation.minimum), requantise.activation.maximum)
 
 
 @dataclass(frozen=True)
@@ -110,13 +98,6 @@ class _Channel:
         return low
 
 
-def accumulator_range(weights: Int64Array, bias: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Least and largest accumulator over all int8 inputs; weights [channels, taps], bias with the zero point in it."""
-    low = np.minimum(weights * -128, weights * 127).sum(axis=1) + bias
-    high = np.maximum(weights * -128, weights * 127).sum(axis=1) + bias
-    return low, high
-
-
 def choose_scaling(requantise: Requantisation, weights: Int64Array, bias: Int64Array, largest_weight: int) -> Scaling:
     """The cheapest exact form for accumulators bias + weights * inputs whose scaled weights may reach `largest_weight`.
 
@@ -154,7 +135,7 @@ def choose_plain_scaling(
     low, high = accumulator_range(weights, bias)
     small = np.all((low > -(1 << 30)) & (high < 1 << 30))
     if small and doubled and np.all((shifts >= 1) & (shifts <= LARGEST_SHIFT)):
-        offsets = (requantise.output_zero_point << shifts) + (1 << (shifts - 1))
+        offsets = rounding_offset(requantise.output_zero_point, shifts)
         return Scaling(SIGNED, 0, np.full_like(shifts, 2), 2 * bias, multipliers, offsets, shifts, requantise)
     return Scaling(GENERAL, 0, np.ones_like(shifts), bias, multipliers, 0 * shifts, -shifts, requantise)
 
@@ -173,16 +154,14 @@ def output_fields(kind: int, common_shift: int, zero_point: int, limits: Activat
 def signed_fields(multiplier: Multiplier, zero_point: int, limits: ActivationRange) -> dict[str, object]:
     """disco_scaling_t and disco_output_scaling_t of SIGNED for an op with one multiplier, shifted right by 1 to 22."""
     shift = -multiplier.shift
-    offset = (zero_point << shift) + (1 << (shift - 1))
     return {
-        "scaling": {"multiplier": multiplier.multiplier, "offset": offset, "shift": shift},
+        "scaling": {
+            "multiplier": multiplier.multiplier,
+            "offset": rounding_offset(zero_point, shift),
+            "shift": shift,
+        },
         "output": output_fields(SIGNED, 0, zero_point, limits),
     }
-
-
-def wrapped(values: Int64Array) -> npt.NDArray[np.int32]:
-    """As int32, modulo 2^32 like the accumulators."""
-    return values.astype(np.uint64).astype(np.uint32).view(np.int32)
 
 
 def _channels(requantise: Requantisation, weights: Int64Array, bias: Int64Array, largest_weight: int) -> list[_Channel]:
@@ -225,7 +204,7 @@ def _line(channel: _Channel, bias: int, common_shift: int, logs: range) -> _Line
         # Pruned channels, and those of very small weights, give one value whatever the input.
         return _Line(0, 0, 0, least << common_shift)
     zero_point, right_shift = channel.requantise.output_zero_point, channel.right_shift
-    offset = (zero_point << common_shift) + (1 << (common_shift - 1))
+    offset = rounding_offset(zero_point, common_shift)
     log = common_shift - right_shift + 1
     positive = channel.requantise.activation.minimum >= zero_point
     if positive and 1 <= right_shift < common_shift and log in logs and 1 << log <= channel.largest_factor:
