@@ -1,8 +1,7 @@
 """The quantised graph as the converter sees it: activations, ops, constant weights.
 
-Shapes carry the batch of 1 as in TFLite. Padding is always explicit (a PAD in front of a convolution is folded into
-it: it pads
-with the zero point, and a padded element then contributes exactly 0 to the accumulator, like a skipped one).
+Shapes carry the batch of 1 as in TFLite. Padding is always explicit (a PAD in front of a convolution is folded into it:
+it pads with the zero point, and a padded element then contributes exactly 0 to the accumulator, like a skipped one).
 """
 
 from __future__ import annotations
@@ -65,11 +64,16 @@ class Padding:
         return any((self.top, self.bottom, self.left, self.right))
 
 
-def same_padding(length: int, kernel: int, stride: int, dilation: int) -> tuple[int, int]:
-    """(before, after) of TFLite's SAME: as little as needed, the odd pixel at the end (tflite/kernels/padding.h)."""
-    output = -(-length // stride)
-    total = max(0, (output - 1) * stride + (kernel - 1) * dilation + 1 - length)
-    return total // 2, total - total // 2
+def same_padding(
+    plane: tuple[int, int], size: tuple[int, int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> Padding:
+    """TFLite's SAME: as little as needed, the odd pixel at the end (tflite/kernels/padding.h). All (height, width)."""
+    before, after = [], []
+    for length, kernel, step, spread in zip(plane, size, stride, dilation, strict=True):
+        total = max(0, (-(-length // step) - 1) * step + (kernel - 1) * spread + 1 - length)
+        before.append(total // 2)
+        after.append(total - total // 2)
+    return Padding(before[0], after[0], before[1], after[1])
 
 
 @dataclass(frozen=True)

@@ -262,10 +262,8 @@ def _implicit_padding(window: g.Window, shape: list[int]) -> int | None:
     """TFLite's VALID or SAME where one of them means this window's padding on this input, else None."""
     if not window.padding:
         return int(tflite.Padding.VALID)
-    top, bottom = g.same_padding(shape[1], window.size[0], window.stride[0], window.dilation[0])
-    left, right = g.same_padding(shape[2], window.size[1], window.stride[1], window.dilation[1])
-    same = window.padding == g.Padding(top, bottom, left, right)
-    return int(tflite.Padding.SAME) if same else None
+    same = g.same_padding((shape[1], shape[2]), window.size, window.stride, window.dilation)
+    return int(tflite.Padding.SAME) if window.padding == same else None
 
 
 def _options(table: str, **fields: Any) -> tuple[int, Callable[[Any], int]]:
