@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import flatbuffers
 import numpy as np
@@ -15,6 +15,8 @@ from disco_converter.partition import NodeSlice, Operand, SlicedOp
 from disco_converter.stages import Stage, is_internal
 
 _ACTIVATION = {name: value for name, value in vars(tflite.ActivationFunctionType).items() if isinstance(value, int)}
+_Options: TypeAlias = tuple[int, Callable[[Any], int]]
+"""Number of a table in the BuiltinOptions union, and what writes it."""
 _VERSIONS = {
     "CONV_2D": 3,
     "DEPTHWISE_CONV_2D": 3,
@@ -56,19 +58,17 @@ class _StageWriter:
     def _own(self, buffer: str) -> Operand:
         return Operand(buffer, self._slice.buffers[buffer].own)
 
+    def _tensor_of(self, operand: Operand) -> g.Tensor:
+        return self._graph.tensors[self._slice.buffers[operand.buffer].tensor]
+
     def _shape(self, operand: Operand) -> list[int]:
-        tensor = self._graph.tensors[self._slice.buffers[operand.buffer].tensor]
-        return [*tensor.shape[:-1], len(operand.channels)]
+        return [*self._tensor_of(operand).shape[:-1], len(operand.channels)]
 
     def _activation(self, operand: Operand) -> int:
         if operand not in self._places:
-            tensor = self._graph.tensors[self._slice.buffers[operand.buffer].tensor]
-            quantisation = self._quantisation(np.array([tensor.scale], np.float32), tensor.zero_point, 0)
-            name = (
-                operand.buffer
-                if len(operand.channels) == len(self._own(operand.buffer).channels)
-                else f"{operand.buffer}+halo"
-            )
+            quantisation = self._quantisation_of(self._tensor_of(operand))
+            has_halo = len(operand.channels) != len(self._own(operand.buffer).channels)
+            name = f"{operand.buffer}+halo" if has_halo else operand.buffer
             self._places[operand] = self._tensor(name, self._shape(operand), tflite.TensorType.INT8, 0, quantisation)
         return self._places[operand]
 
@@ -111,6 +111,9 @@ class _StageWriter:
             tflite.BufferAddData(b, vector)
         return int(tflite.BufferEnd(b))
 
+    def _quantisation_of(self, tensor: g.Tensor) -> int:
+        return self._quantisation(np.array([tensor.scale], np.float32), tensor.zero_point, 0)
+
     def _quantisation(self, scales: npt.NDArray[np.float32], zero_point: int, axis: int) -> int:
         b = self._builder
         scale_vector = b.CreateNumpyVector(scales)
@@ -129,30 +132,30 @@ class _StageWriter:
         if isinstance(params, (g.Conv2D, g.DepthwiseConv2D)):
             self._convolution(op, params, inputs[0])
         elif isinstance(params, g.FullyConnected):
-            self._operator(op, [*inputs, *self._filter(op, params.filter, 0)], *_fully_connected_options(params))
+            self._operator(op, [*inputs, *self._filter(op, params.filter, 0)], _fully_connected_options(params))
         elif isinstance(params, g.Pool2D):
             padding = _implicit_padding(params.window, self._shape(op.operands[0]))
             assert padding is not None, "pooling has no padding of its own"
-            self._operator(op, inputs, *_pool_options(params, padding))
+            self._operator(op, inputs, _pool_options(params, padding))
         elif isinstance(params, g.Pad):
             self._operator(
                 op,
                 [*inputs, self._paddings(op.name, params.padding), *self._pad_value(op, params)],
-                *_empty("PadV2"),
+                _options("PadV2"),
                 kind="PADV2",
             )
         elif isinstance(params, g.Mean):
             axes = self._constant(f"{op.name}/axes", np.array([1, 2], np.int32))
-            self._operator(op, [*inputs, axes], *_options("Reducer", KeepDims=params.keep_dims))
+            self._operator(op, [*inputs, axes], _options("Reducer", KeepDims=params.keep_dims))
         elif isinstance(params, g.Reshape):
             shape = np.array(self._shape(self._own(op.output)), np.int32)
-            self._operator(op, [*inputs, self._constant(f"{op.name}/shape", shape)], *_empty("Reshape"))
+            self._operator(op, [*inputs, self._constant(f"{op.name}/shape", shape)], _options("Reshape"))
         elif isinstance(params, g.SelectChannels):
             positions = self._constant(f"{op.name}/positions", np.array(params.positions, np.int32))
             axis = len(self._shape(op.operands[0])) - 1
-            self._operator(op, [*inputs, positions], *_options("Gather", Axis=axis), kind="GATHER")
+            self._operator(op, [*inputs, positions], _options("Gather", Axis=axis), kind="GATHER")
         else:
-            self._operator(op, inputs, *_simple_options(params, len(self._shape(self._own(op.output)))))
+            self._operator(op, inputs, _simple_options(params, len(self._shape(self._own(op.output)))))
 
     def _convolution(self, op: SlicedOp, params: g.Conv2D | g.DepthwiseConv2D, source: int) -> None:
         padding = _implicit_padding(params.window, self._shape(op.operands[0]))
@@ -160,16 +163,15 @@ class _StageWriter:
             source = self._padded(op, params.window.padding, source)
             padding = tflite.Padding.VALID
         axis = 0 if isinstance(params, g.Conv2D) else 3
-        self._operator(op, [source, *self._filter(op, params.filter, axis)], *_convolution_options(params, padding))
+        self._operator(op, [source, *self._filter(op, params.filter, axis)], _convolution_options(params, padding))
 
     def _padded(self, op: SlicedOp, padding: g.Padding, source: int) -> int:
         """A PAD in front, for padding that is neither SAME nor VALID."""
-        tensor = self._graph.tensors[self._slice.buffers[op.operands[0].buffer].tensor]
         _, height, width, channels = self._shape(op.operands[0])
         shape = [1, height + padding.top + padding.bottom, width + padding.left + padding.right, channels]
-        quantisation = self._quantisation(np.array([tensor.scale], np.float32), tensor.zero_point, 0)
+        quantisation = self._quantisation_of(self._tensor_of(op.operands[0]))
         result = self._tensor(f"{op.name}/padded", shape, tflite.TensorType.INT8, 0, quantisation)
-        self._append("PAD", [source, self._paddings(op.name, padding)], [result], *_empty("Pad"))
+        self._append("PAD", [source, self._paddings(op.name, padding)], [result], _options("Pad"))
         return result
 
     def _paddings(self, name: str, padding: g.Padding) -> int:
@@ -177,8 +179,7 @@ class _StageWriter:
         return self._constant(f"{name}/paddings", np.array(rows, np.int32))
 
     def _pad_value(self, op: SlicedOp, params: g.Pad) -> list[int]:
-        tensor = self._graph.tensors[op.source.output]
-        quantisation = self._quantisation(np.array([tensor.scale], np.float32), tensor.zero_point, 0)
+        quantisation = self._quantisation_of(self._graph.tensors[op.source.output])
         return [self._constant(f"{op.name}/value", np.array([params.value], np.int8), quantisation)]
 
     def _filter(self, op: SlicedOp, filter_: g.Filter, axis: int) -> list[int]:
@@ -186,22 +187,19 @@ class _StageWriter:
         weights = self._constant(f"{op.name}/weights", filter_.weights, self._quantisation(scales, 0, axis))
         if filter_.bias is None:
             return [weights, -1]
-        source = self._graph.tensors[self._slice.buffers[op.operands[0].buffer].tensor]
+        source = self._tensor_of(op.operands[0])
         quantisation = self._quantisation(np.float32(source.scale) * scales, 0, 0)
         return [weights, self._constant(f"{op.name}/bias", filter_.bias, quantisation)]
 
-    def _operator(
-        self, op: SlicedOp, inputs: list[int], table: int, options: Callable[[Any], int], kind: str | None = None
-    ) -> None:
-        self._append(kind or op.kind, inputs, [self._activation(self._own(op.output))], table, options)
+    def _operator(self, op: SlicedOp, inputs: list[int], options: _Options, kind: str | None = None) -> None:
+        self._append(kind or op.kind, inputs, [self._activation(self._own(op.output))], options)
 
-    def _append(
-        self, kind: str, inputs: list[int], outputs: list[int], table: int, options: Callable[[Any], int]
-    ) -> None:
+    def _append(self, kind: str, inputs: list[int], outputs: list[int], options: _Options) -> None:
         b = self._builder
         if kind not in self._codes:
             self._codes.append(kind)
-        option = options(b)
+        table, write = options
+        option = write(b)
         input_vector = b.CreateNumpyVector(np.array(inputs, np.int32))
         output_vector = b.CreateNumpyVector(np.array(outputs, np.int32))
         tflite.OperatorStart(b)
@@ -266,8 +264,8 @@ def _implicit_padding(window: g.Window, shape: list[int]) -> int | None:
     return int(tflite.Padding.SAME) if window.padding == same else None
 
 
-def _options(table: str, **fields: Any) -> tuple[int, Callable[[Any], int]]:
-    """(number in the BuiltinOptions union, function that writes the table with these fields)."""
+def _options(table: str, **fields: Any) -> _Options:
+    """The table with these fields."""
 
     def build(b: Any) -> int:
         getattr(tflite, f"{table}OptionsStart")(b)
@@ -278,11 +276,7 @@ def _options(table: str, **fields: Any) -> tuple[int, Callable[[Any], int]]:
     return int(getattr(tflite.BuiltinOptions, f"{table}Options")), build
 
 
-def _empty(table: str) -> tuple[int, Callable[[Any], int]]:
-    return _options(table)
-
-
-def _convolution_options(params: g.Conv2D | g.DepthwiseConv2D, padding: int) -> tuple[int, Callable[[Any], int]]:
+def _convolution_options(params: g.Conv2D | g.DepthwiseConv2D, padding: int) -> _Options:
     window = params.window
     fields: dict[str, Any] = {
         "Padding": padding,
@@ -297,13 +291,13 @@ def _convolution_options(params: g.Conv2D | g.DepthwiseConv2D, padding: int) -> 
     return _options("Conv2D", **fields)
 
 
-def _fully_connected_options(params: g.FullyConnected) -> tuple[int, Callable[[Any], int]]:
+def _fully_connected_options(params: g.FullyConnected) -> _Options:
     return _options(
         "FullyConnected", FusedActivationFunction=_ACTIVATION[params.activation], KeepNumDims=params.keep_dims
     )
 
 
-def _pool_options(params: g.Pool2D, padding: int) -> tuple[int, Callable[[Any], int]]:
+def _pool_options(params: g.Pool2D, padding: int) -> _Options:
     window = params.window
     return _options(
         "Pool2D",
@@ -316,7 +310,7 @@ def _pool_options(params: g.Pool2D, padding: int) -> tuple[int, Callable[[Any], 
     )
 
 
-def _simple_options(params: g.Params, rank: int) -> tuple[int, Callable[[Any], int]]:
+def _simple_options(params: g.Params, rank: int) -> _Options:
     if isinstance(params, g.Add):
         return _options("Add", FusedActivationFunction=_ACTIVATION[params.activation])
     if isinstance(params, g.Mul):
