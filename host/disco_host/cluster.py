@@ -21,7 +21,6 @@ carries the bytes between it and Linux nodes.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +30,7 @@ from disco_host.node.address import SCHEME, parse_endpoint
 from disco_host.node.messages import ENGINES
 from disco_targets.board import load_board
 from disco_targets.errors import DiscoError, UsageError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from disco_targets.toml import check_keys, read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,14 +78,9 @@ def load_cluster(path: Path) -> tuple[ClusterNode, ...]:
     """
     if not path.is_file():
         raise DiscoError(f"cluster file {path} does not exist: give a .toml file or one of the words that --help lists")
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise DiscoError(f"cluster file {path} cannot be read as TOML: {error}") from error
-    unknown = sorted(set(document) - {"node"})
+    document = read_toml(path, f"cluster file {path}")
+    check_keys(document, {"node"}, str(path))
     tables = document.get("node")
-    if unknown:
-        raise DiscoError(f"{path}: unknown key {unknown[0]!r}; only [[node]] tables are known")
     if not isinstance(tables, list) or not tables:
         raise DiscoError(f"{path}: no [[node]] tables; write one per node with board and port")
     nodes = tuple(_node(index, table, f"{path}: node {index}", path.parent) for index, table in enumerate(tables))
@@ -102,10 +92,7 @@ def _node(index: int, table: Any, where: str, folder: Path) -> ClusterNode:
     if not isinstance(table, dict):
         raise DiscoError(f"{where}: expected a [[node]] table with board and port")
     is_linux = table.get("board") == LINUX
-    known = _LINUX_KEYS if is_linux else _BOARD_KEYS
-    unknown = sorted(set(table) - known)
-    if unknown:
-        raise DiscoError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    check_keys(table, _LINUX_KEYS if is_linux else _BOARD_KEYS, where)
     board = _text(table, "board", where)
     port = _text(table, "port", where)
     load_board(board)

@@ -17,20 +17,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from disco_planning.replay_graph import Link
 from disco_targets.errors import DiscoError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from disco_targets.toml import check_keys, read_toml
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
 BITS_PER_UART_BYTE = 10
@@ -88,11 +82,8 @@ def load_projection(path: Path, nodes: int) -> ProjectionModel:
     """
     if not path.is_file():
         raise DiscoError(f"projection file {path} does not exist: give a .toml file with [[node]] and [[link]] tables")
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise DiscoError(f"projection file {path} cannot be read as TOML: {error}") from error
-    _known(document, {"node", "link"}, str(path))
+    document = read_toml(path, f"projection file {path}")
+    check_keys(document, {"node", "link"}, str(path))
     tables = _tables(document, "node", path)
     if len(tables) not in (1, nodes):
         raise DiscoError(
@@ -110,12 +101,6 @@ def _tables(document: dict[str, Any], key: str, path: Path) -> list[dict[str, An
     return tables
 
 
-def _known(table: dict[str, Any], keys: Collection[str], where: str) -> None:
-    unknown = sorted(set(table) - set(keys))
-    if unknown:
-        raise DiscoError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(keys))}")
-
-
 def _number(table: dict[str, Any], key: str, where: str, default: float | None = None) -> float:
     value = table.get(key, default)
     if value is None:
@@ -129,7 +114,7 @@ def _number(table: dict[str, Any], key: str, where: str, default: float | None =
 
 
 def _node(table: dict[str, Any], where: str) -> NodeModel:
-    _known(table, _NODE_KEYS, where)
+    check_keys(table, _NODE_KEYS, where)
     key = "cycles_per_instruction"
     return NodeModel(
         clock_hz=_number(table, "clock_hz", where),
@@ -164,7 +149,7 @@ def _pair(value: Any, nodes: int, where: str) -> tuple[int, int]:
 
 
 def _link(table: dict[str, Any], ends: tuple[int, int], where: str) -> LinkModel:
-    _known(table, _LINK_KEYS, where)
+    check_keys(table, _LINK_KEYS, where)
     if ("baud" in table) == ("bits_per_second" in table):
         raise DiscoError(f"{where}: write either baud (10 bits a byte) or bits_per_second (8 bits a byte)")
     key, bits = ("baud", BITS_PER_UART_BYTE) if "baud" in table else ("bits_per_second", 8)

@@ -8,7 +8,6 @@ measured, a table `[[link]]` for each. Unknown keys are refused.
 from __future__ import annotations
 
 import difflib
-import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,11 +16,7 @@ from typing import TYPE_CHECKING
 from disco_planning.units import parse_bandwidth, parse_compute
 from disco_targets.errors import DiscoError, UsageError
 from disco_targets.records import record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from disco_targets.toml import read_toml
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -95,12 +90,7 @@ def load_system(name: str) -> System:
 
 
 def _load(file: Path | Traversable, where: str) -> System:
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DiscoError(f"{where} is not a TOML file: {error}") from error
-    except OSError as error:
-        raise DiscoError(f"{where} cannot be read: {error.strerror}") from error
+    table = read_toml(file, where)
     try:
         data = record(_File, table, where)
     except DiscoError as error:

@@ -7,18 +7,13 @@ A board names its chip, so that a second board with the same chip is a file of a
 from __future__ import annotations
 
 import difflib
-import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from disco_targets.toml import read_toml
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -159,10 +154,10 @@ def load_board(name: str) -> Board:
         close = difflib.get_close_matches(name, known_boards(), 1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise DiscoError(f"unknown board {name!r}: {hint}Known boards: {', '.join(known_boards())}")
-    data = _toml(_folder("boards") / f"{name}.toml")
+    data = _toml("boards", name)
     chip = data.get("chip")
     if chip is not None:
-        data["chip"] = {"name": chip, **_toml(_folder("chips") / f"{chip}.toml")}
+        data["chip"] = {"name": chip, **_toml("chips", chip)}
     board = record(
         Board,
         {"name": name, "chip": None, "emulator": None, "shared_memory": None, "tflite": False, **data},
@@ -181,9 +176,5 @@ def _folder(name: str) -> Traversable:
     return files("disco_targets") / name
 
 
-def _toml(file: Traversable) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-        return data
-    except (tomllib.TOMLDecodeError, OSError) as error:
-        raise DiscoError(f"{file.name}: {error}") from error
+def _toml(folder: str, name: str) -> dict[str, Any]:
+    return read_toml(_folder(folder) / f"{name}.toml", f"{folder}/{name}.toml")

@@ -16,12 +16,8 @@ from disco_host.deploy.agents import Access, AgentStatus, start_agents
 from disco_host.deploy.wheel import PACKAGES, build_wheel
 from disco_host.flash import pick_nodes
 from disco_targets.errors import DiscoError
+from disco_targets.toml import read_toml
 from helpers.tiny_bundle import export_tiny
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def write(folder: Path, *tables: str) -> Path:
@@ -31,8 +27,10 @@ def write(folder: Path, *tables: str) -> Path:
 
 
 def test_the_wheel_is_what_is_installed(repository: Path, tmp_path: Path) -> None:
-    text = (repository / "pyproject.toml").read_text(encoding="utf-8")
-    folders = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    pyproject = read_toml(repository / "pyproject.toml", "pyproject.toml")
+    folders = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
     assert sorted(Path(folder).name for folder in folders) == sorted(PACKAGES)
     wheel = build_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as archive:

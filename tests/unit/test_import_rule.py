@@ -7,15 +7,11 @@ be imported at all. Imports inside functions count: a lazy import is a dependenc
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from disco_targets.toml import read_toml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -43,8 +39,10 @@ CONFINED: dict[str, set[str]] = {
 
 def package_folders() -> dict[str, Path]:
     """The packages of the wheel: name -> folder."""
-    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    listed = tomllib.loads(text)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    pyproject = read_toml(REPOSITORY / "pyproject.toml", "pyproject.toml")
+    listed = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "packages"
+    ]
     return {Path(entry).name: REPOSITORY / entry for entry in listed}
 
 

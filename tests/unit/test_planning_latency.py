@@ -282,7 +282,7 @@ def test_every_system_loads_and_names_its_source() -> None:
         ('name="a"\nbandwidth="1MB/s"\nsource="b"\n', "missing keys compute"),
         ('name="a"\nbandwidth="1MB"\ncompute="1GOP/s"\nsource="b"\n', "unknown unit 'MB'"),
         ('name="a"\nbandwidth=3\ncompute="1GOP/s"\nsource="b"\n', "expected str"),
-        ("name=", "not a TOML file"),
+        ("name=", "cannot be read as TOML"),
     ],
 )
 def test_a_wrong_system_file(tmp_path: Path, text: str, message: str) -> None:

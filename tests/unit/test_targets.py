@@ -13,6 +13,7 @@ from disco_firmware.protocol import Unit
 from disco_targets import board as board_module
 from disco_targets.board import Board, known_boards, load_board
 from disco_targets.errors import DiscoError
+from disco_targets.toml import read_toml
 
 EMULATED = (
     "qemu-mps2-an385",
@@ -160,5 +161,5 @@ def test_every_key_of_a_size_or_rate_names_its_unit() -> None:
     unitless = {"address", "control_address", "rx_irq", "unit_numerator", "unit_denominator"}
     for folder in ("boards", "chips"):
         for file in (files("disco_targets") / folder).iterdir():
-            for name in numbers(board_module.tomllib.loads(file.read_text())):
+            for name in numbers(read_toml(file, file.name)):
                 assert name in unitless or name.endswith(("bytes", "_hz")), f"{file.name}: {name}"
