@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
+from disco_firmware.manifest import runs_of_ops
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +23,8 @@ class NodeKernels:
         return zip(self.ops, self.kernels, strict=True)
 
     def together(self) -> tuple[tuple[int, int], ...]:
-        """(first, end): ops that are computed together, each alone where nothing is joined to it."""
-        firsts = [place for place in range(len(self.ops)) if place not in self.joined]
-        return tuple(zip(firsts, [*firsts[1:], len(self.ops)], strict=True))
+        """(first, end) of ops that are computed together."""
+        return runs_of_ops([place in self.joined for place in range(len(self.ops))])
 
     @property
     def scratch_bytes(self) -> dict[str, int]:

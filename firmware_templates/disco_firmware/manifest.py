@@ -1,13 +1,13 @@
 """The schema of `bundle.json`: what `disco-export` writes and what everything downstream reads.
 
 Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of its *own*
-channels
-(rising) followed by *halo* channels (received ones, grouped by sending node, rising within a group).
+channels (rising) followed by *halo* channels (received ones, grouped by sending node, rising within a group).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,12 @@ class NodeOp:
     joined: bool
     """Each of its steps is computed right after the same step of the op before."""
     waits: tuple[HaloWait, ...]
+
+
+def runs_of_ops(joined: Sequence[bool]) -> tuple[tuple[int, int], ...]:
+    """(first, end) of the ops that are computed together, each alone where nothing is joined to it; `joined` by op."""
+    firsts = [place for place, to_the_one_before in enumerate(joined) if not to_the_one_before]
+    return tuple(zip(firsts, [*firsts[1:], len(joined)], strict=True))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -120,10 +121,7 @@ class Collector:
     def _output_bytes(self, output: int) -> int:
         share = self.program.outputs[output]
         shape = self.manifest.tensor(share.tensor).shape
-        pixels = 1
-        for size in shape[1:-1]:
-            pixels *= size
-        return pixels * len(share.channels)
+        return math.prod(shape[1:-1]) * len(share.channels)
 
     def _keep(self, what: str, message: Any, kept: list[Any], most: int) -> None:
         """The records of a message after those before it, no more than the run has: a node cannot fill our memory."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from disco_host.results import LinkResult, Memory, NodeResult, OpResult, StageResult
@@ -128,9 +129,7 @@ def link_results(
             retransmissions=_routes(manifest, captures[-1], sender, receiver)[2]
             - (_routes(manifest, before, sender, receiver)[2] if before else 0),
         )
-        for sender in range(manifest.nodes)
-        for receiver in range(manifest.nodes)
-        if sender != receiver
+        for sender, receiver in permutations(range(manifest.nodes), 2)
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from disco_host.projection_graph import GraphBuilder
+from disco_host.results import with_ends
 from disco_planning.replay import Replay, replay, without_communication
 
 if TYPE_CHECKING:
@@ -80,13 +81,9 @@ class Projection:
             **vars(self),
             "exposed_share": self.exposed_share,
             "nodes": [vars(node) for node in self.nodes],
-            "links": [_renamed(vars(link)) for link in self.links],
+            "links": [with_ends(vars(link)) for link in self.links],
             "critical_path": [vars(step) for step in self.critical_path],
         }
-
-
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
-    return {{"sender": "from", "receiver": "to"}.get(key, key): value for key, value in values.items()}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disco_firmware.framing import WIRE_OVERHEAD_BYTES
+from disco_firmware.manifest import runs_of_ops
 from disco_firmware.protocol import LINK_WINDOW, MAX_PAYLOAD, Channels, Credit
 from disco_planning.replay_graph import Arrival, Graph, Part, Protocol, Stream, Task
 from disco_targets.errors import DiscoError
@@ -24,7 +25,6 @@ PROTOCOL = Protocol(
     credit_bytes=Credit.layout.size + WIRE_OVERHEAD_BYTES,
 )
 """What framing.py, link.c and exchange_send.c do."""
-END = "end of the run"
 END = "end of the run"
 
 
@@ -133,9 +133,8 @@ class Schedule:
     """In which order a node computes its steps: executor.c."""
 
     def __init__(self, ops: tuple[NodeOp, ...]) -> None:
-        firsts = [place for place, op in enumerate(ops) if not op.joined]
         self._ops = ops
-        self._together = list(zip(firsts, [*firsts[1:], len(ops)], strict=True))
+        self._together = runs_of_ops([op.joined for op in ops])
         self.steps = tuple(
             Step(
                 place,

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from rich.table import Table
+
+from disco_host.trace import slice_of, track_name
+from disco_targets.tables import report_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from disco_host.projection import Projected, Projection, StepProjection
     from disco_planning.replay import Activity
@@ -34,17 +37,9 @@ def print_projection(projection: Projection, console: Console) -> None:
         console.print(f"- {escape(text)}", highlight=False)
 
 
-def _table(title: str, first: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
 def _nodes(projection: Projection) -> Table:
     title = f"Nodes, projected with {escape(Path(projection.file).name)}"
-    table = _table(title, "node", "compute ms", "protocol ms", "waiting ms", "end ms")
+    table = report_table(title, ("node",), ("compute ms", "protocol ms", "waiting ms", "end ms"))
     for node in projection.nodes:
         values = (node.compute_ms, node.protocol_ms, node.waiting_ms, node.end_ms)
         table.add_row(str(node.node), *(f"{value:.2f}" for value in values))
@@ -52,7 +47,8 @@ def _nodes(projection: Projection) -> Table:
 
 
 def _links(projection: Projection) -> Table:
-    table = _table("Links, projected", "from - to", "bytes on the line", "frames", "busy ms", "of the latency")
+    columns = ("bytes on the line", "frames", "busy ms", "of the latency")
+    table = report_table("Links, projected", ("from - to",), columns)
     for link in projection.links:
         share = 100 * link.busy_ms / projection.latency_ms if projection.latency_ms else 0.0
         table.add_row(
@@ -72,7 +68,7 @@ def _path(projection: Projection) -> Table:
     title = "Critical path, projected"
     if len(shown) < len(steps):
         title += f": the {len(shown)} longest of {len(steps)} steps"
-    table = _table(title, "what", "where", "from ms", "to ms", "ms")
+    table = report_table(title, ("what",), ("where", "from ms", "to ms", "ms"))
     for step in shown:
         duration = step.end_ms - step.start_ms
         table.add_row(escape(step.label), _place(step), f"{step.start_ms:.2f}", f"{step.end_ms:.2f}", f"{duration:.2f}")
@@ -96,7 +92,7 @@ def add_projection(trace: dict[str, Any], nodes: int, projected: Projected) -> N
             tracks[frame.nodes] = first + len(tracks)
             names.append(f"projected: link {frame.nodes[0]} to {frame.nodes[1]}")
     for track, name in enumerate(names, start=first):
-        events.append({"ph": "M", "name": "process_name", "pid": track, "tid": 0, "args": {"name": f"{name} [us]"}})
+        events.append(track_name(track, f"{name} [us]"))
     activities = [*projected.replay.frames, *(task for tasks in projected.replay.tasks for task in tasks)]
     events += [_slice(activity, tracks[activity.nodes]) for activity in activities]
     trace["metadata"]["projected"] = {
@@ -106,12 +102,6 @@ def add_projection(trace: dict[str, Any], nodes: int, projected: Projected) -> N
 
 
 def _slice(activity: Activity, track: int) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "name": activity.label,
-        "pid": track,
-        "tid": 0,
-        "ts": 1e6 * activity.start_s,
-        "dur": 1e6 * (activity.free_s - activity.start_s),
-        "args": {"projected": True, **({"bytes": activity.bytes} if activity.bytes else {})},
-    }
+    size = {"bytes": activity.bytes} if activity.bytes else {}
+    start_us, duration_us = 1e6 * activity.start_s, 1e6 * (activity.free_s - activity.start_s)
+    return slice_of(activity.label, track, start_us, duration_us, projected=True, **size)

@@ -167,14 +167,10 @@ class RunResult:
     def to_json(self) -> dict[str, Any]:
         """Plain lists, dicts, strings and numbers; the links' ends are called `from` and `to`."""
         data: dict[str, Any] = {"schema": RESULT_SCHEMA, **asdict(self)}
-        data["links"] = [
-            {
-                "from": link.sender,
-                "to": link.receiver,
-                "bytes": link.bytes,
-                "frames": link.frames,
-                "retransmissions": link.retransmissions,
-            }
-            for link in self.links
-        ]
+        data["links"] = [with_ends(link) for link in data["links"]]
         return data
+
+
+def with_ends(link: dict[str, Any]) -> dict[str, Any]:
+    """A link's values with `sender` and `receiver` called `from` and `to`."""
+    return {{"sender": "from", "receiver": "to"}.get(key, key): value for key, value in link.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,7 @@ def summarise(samples: Sequence[float]) -> Summary:
         raise ValueError("no samples")
     ordered = sorted(samples)
     count = len(ordered)
-    middle = count // 2
-    median = ordered[middle] if count % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     p95, p99 = (ordered[math.ceil(part * count / 100) - 1] for part in (95, 99))
     mean = math.fsum(ordered) / count
     deviation = math.sqrt(math.fsum((sample - mean) ** 2 for sample in ordered) / count)
-    return Summary(median, p95, p99, ordered[0], ordered[-1], deviation)
+    return Summary(statistics.median(ordered), p95, p99, ordered[0], ordered[-1], deviation)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
+
+from disco_firmware.manifest import runs_of_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,19 +84,15 @@ def _metadata(manifest: Manifest, result: RunResult) -> dict[str, Any]:
 
 
 def _names(manifest: Manifest, nodes: Sequence[NodeResult]) -> list[Event]:
-    events = [_name(node.node, f"node {node.node}: {node.board} [{node.unit}]") for node in nodes]
+    events = [track_name(node.node, f"node {node.node}: {node.board} [{node.unit}]") for node in nodes]
     return events + [
-        _name(
-            _track(manifest, sender, receiver),
-            f"link {sender} to {receiver} (on the clock of node {sender})",
-        )
-        for sender in range(manifest.nodes)
-        for receiver in range(manifest.nodes)
-        if sender != receiver
+        track_name(_track(manifest, sender, receiver), f"link {sender} to {receiver} (on the clock of node {sender})")
+        for sender, receiver in permutations(range(manifest.nodes), 2)
     ]
 
 
-def _name(track: int, text: str) -> Event:
+def track_name(track: int, text: str) -> Event:
+    """Names a track."""
     return {"ph": "M", "name": "process_name", "pid": track, "tid": 0, "args": {"name": text}}
 
 
@@ -102,16 +101,9 @@ def _track(manifest: Manifest, sender: int, receiver: int) -> int:
     return manifest.nodes + sender * manifest.nodes + receiver
 
 
-def _slice(name: str, track: int, start: float, length: float, **args: Any) -> Event:
-    return {
-        "ph": "X",
-        "name": name,
-        "pid": track,
-        "tid": 0,
-        "ts": start,
-        "dur": length,
-        "args": args,
-    }
+def slice_of(name: str, track: int, start: float, length: float, **args: Any) -> Event:
+    """A piece of a track; start and length in microseconds of the viewer."""
+    return {"ph": "X", "name": name, "pid": track, "tid": 0, "ts": start, "dur": length, "args": args}
 
 
 def _node_events(
@@ -119,12 +111,11 @@ def _node_events(
 ) -> list[Event]:
     events: list[Event] = []
     ops = manifest.programs[node.node].ops
-    firsts = [place for place, op in enumerate(ops) if not op.joined]
-    for first, end in zip(firsts, [*firsts[1:], len(ops)], strict=True):
+    for first, end in runs_of_ops([op.joined for op in ops]):
         together, records = ops[first:end], node.ops[first:end]  # joined ops take turns: one slice for all of them
         start = origin + (records[0].start - node.start) * scale
         events.append(
-            _slice(
+            slice_of(
                 " + ".join(f"{op.kind} {op.name}" for op in together),
                 node.node,
                 start,
@@ -139,7 +130,7 @@ def _node_events(
         parts = [("wait", sum(record.wait for record in records)), *zip(names, computed, strict=True)]
         for name, ticks in (*parts, ("send", sum(record.send for record in records))):
             if ticks:
-                events.append(_slice(name, node.node, start, ticks * scale, ticks=ticks))
+                events.append(slice_of(name, node.node, start, ticks * scale, ticks=ticks))
                 start += ticks * scale
     return events
 
@@ -159,7 +150,7 @@ def _link_events(
         last = max(first, route.last_packed)
         free[send.receiver] = last
         events.append(
-            _slice(
+            slice_of(
                 f"exchange {send.exchange}: {makers.get(send.tensor, 'input')}",
                 _track(manifest, node.node, send.receiver),
                 origin + (first - node.start) * scale,
