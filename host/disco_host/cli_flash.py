@@ -13,7 +13,7 @@ from rich.markup import escape
 from disco_host.cluster import load_cluster
 from disco_host.deploy.agents import Access, AgentStatus, start_agents, stop_agents
 from disco_host.flash import BOARD, POSIX, NodeFirmware, flash, flash_boards, pick_nodes
-from disco_targets.command import command_parser, run_command
+from disco_targets.command import command_parser, run_command, say
 from disco_targets.errors import EXIT_OK, UsageError
 from disco_targets.tables import report_console, report_table
 
@@ -48,20 +48,16 @@ def _flash(options: argparse.Namespace, errors: Console) -> int:
         return EXIT_OK
     if boards:
         _print(flash_boards(options.bundle, boards), console)
-    agents = start_agents(linux, access, lambda text: _say(errors, text))
+    agents = start_agents(linux, access, lambda text: say(errors, text))
     _print_agents(agents, console)
     return EXIT_OK
 
 
 def _print_agents(agents: tuple[AgentStatus, ...], console: Console) -> None:
     for agent in agents:
-        _say(console, f"node {agent.node} ({agent.where}): {agent.what}")
+        say(console, f"node {agent.node} ({agent.where}): {agent.what}")
         if agent.note:
-            _say(console, f"node {agent.node}: {agent.note}")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(console, f"node {agent.node}: {agent.note}")
 
 
 def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
@@ -72,9 +68,9 @@ def _print(built: tuple[NodeFirmware, ...], console: Console) -> None:
         table.add_row(str(firmware.node), escape(board.name), flash, ram)
     console.print(table)
     for firmware in built:
-        _say(console, f"node {firmware.node}: {firmware.image.path}")
+        say(console, f"node {firmware.node}: {firmware.image.path}")
     for step in dict.fromkeys(firmware.next_step for firmware in built):
-        _say(console, step)
+        say(console, step)
 
 
 def _of(count: int, limit: int | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_host.node.address import DEFAULT_PORT
-from disco_targets.command import command_parser, run_command
+from disco_targets.command import command_parser, run_command, say
 from disco_targets.errors import EXIT_OK, UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
 
     def log(text: str) -> None:
         with contextlib.suppress(OSError):  # a full disk or a closed pipe is no reason to leave a job half done
-            errors.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(errors, text)
 
     with Agent(config, log) as agent:
         log(f"disco-node listens at {agent.endpoint}{' with TLS' if config.tls else ''}")

@@ -12,7 +12,7 @@ from rich.console import Console
 from disco_firmware.reference import MODES, REFERENCE
 from disco_host.config import CYCLES_ESTIMATE, DEFAULT_DEADLINE_S, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
 from disco_host.node.messages import ENGINES
-from disco_targets.command import check_writable, command_parser, run_command, write_json
+from disco_targets.command import check_reports, command_parser, run_command, write_json
 from disco_targets.errors import EXIT_FAILED, EXIT_OK, UsageError
 from disco_targets.tables import report_console
 
@@ -83,19 +83,9 @@ def _run(options: argparse.Namespace, errors: Console) -> int:
 
 
 def _check_files(options: argparse.Namespace) -> None:
-    """UsageError where two reports would go into one file, DiscoError where one cannot be written."""
     if options.probe_links is not None and options.probe_links.suffix != ".toml":
         raise UsageError(f"--probe-links {options.probe_links}: a system for disco-latency is a file NAME.toml")
-    taken: dict[Path, str] = {}
-    for option in ("json", "trace", "probe_links"):
-        file: Path | None = getattr(options, option)
-        if file is None:
-            continue
-        name = "--" + option.replace("_", "-")
-        check_writable(file)
-        other = taken.setdefault(file.resolve(), name)
-        if other != name:
-            raise UsageError(f"{other} and {name} name the same file: give each its own")
+    check_reports({"--json": options.json, "--trace": options.trace, "--probe-links": options.probe_links})
 
 
 def _parser() -> argparse.ArgumentParser:

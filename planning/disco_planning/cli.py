@@ -13,7 +13,7 @@ from disco_planning.planner import PROFILES, check_sparsity, equilibrium, for_la
 from disco_planning.sources import known_models
 from disco_planning.systems import known_systems
 from disco_planning.units import parse_bandwidth, parse_compute, parse_time
-from disco_targets.command import check_writable, command_parser, run_command, write_json
+from disco_targets.command import check_reports, command_parser, run_command, write_json
 from disco_targets.errors import EXIT_OK, DiscoError, UsageError
 from disco_targets.tables import report_console
 
@@ -56,7 +56,7 @@ def _latency(options: argparse.Namespace) -> int:
     convention = _convention(options, system)
     network = load_network(options.model)
     plan_file = _plan_file(options, network)
-    _check_files(options.json, options.plot, plan_file)
+    check_reports({"--json": options.json, "--plot": options.plot, "--output": plan_file})
     costs = latency.layer_costs(network.layers, cluster, convention)
     sparsities = _sparsities(options, network, cluster, costs, convention)
     analysis = analyse(network, system, cluster, costs, sparsities, convention)
@@ -202,14 +202,6 @@ def _write_plan(path: Path, model: str, analysis: Analysis) -> None:
 
     layers = {row.cost.layer.name: row.sparsity for row in analysis.rows if row.cost.sub_rows}
     write_sparsity(path, SparsityPlan(model, analysis.system.name, analysis.cluster.nodes, layers))
-
-
-def _check_files(*files: Path | None) -> None:
-    given = [file for file in files if file is not None]
-    if len(set(given)) < len(given):
-        raise UsageError("two of the files to write have the same name: give each its own")
-    for file in given:
-        check_writable(file)
 
 
 def _parser() -> argparse.ArgumentParser:

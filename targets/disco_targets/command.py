@@ -7,14 +7,14 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from disco_targets.errors import EXIT_FAILED, DiscoError, exit_code
+from disco_targets.errors import EXIT_FAILED, DiscoError, UsageError, exit_code
 from disco_targets.interrupts import interruptible
 
 
@@ -42,19 +42,20 @@ def run_command(name: str, action: Callable[[Console], int]) -> int:
         with interruptible():
             return action(errors)
     except (DiscoError, KeyboardInterrupt) as error:
-        _say(errors, f"{name}: {str(error) or 'interrupted'}")
+        say(errors, f"{name}: {str(error) or 'interrupted'}")
         return exit_code(error)
     except OSError as error:
         about = f"{error.filename}: " if error.filename is not None else ""
-        _say(errors, f"{name}: {about}{error.strerror or error}")
+        say(errors, f"{name}: {about}{error.strerror or error}")
         return EXIT_FAILED
     except MemoryError:
-        _say(errors, f"{name}: this PC's memory does not suffice: run fewer or smaller inputs")
+        say(errors, f"{name}: this PC's memory does not suffice: run fewer or smaller inputs")
         return EXIT_FAILED
 
 
-def _say(errors: Console, text: str) -> None:
-    errors.print(text, markup=False, highlight=False, soft_wrap=True)
+def say(console: Console, text: str) -> None:
+    """Prints a line as it is: nothing in it is markup, and it is not wrapped."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _prepare_streams() -> None:
@@ -80,6 +81,15 @@ def check_writable(path: Path | None) -> None:
         partial.unlink()
     except OSError as error:
         raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def check_reports(files: Mapping[str, Path | None]) -> None:
+    """`check_writable` for all files that options name (by option), and UsageError where two are the same file."""
+    taken: dict[Path, str] = {}
+    for option, file in files.items():
+        check_writable(file)
+        if file is not None and (other := taken.setdefault(file.resolve(), option)) != option:
+            raise UsageError(f"{other} and {option} name the same file: give each its own")
 
 
 def write_json(path: Path | None, document: dict[str, Any], indent: int | None = 1) -> None:

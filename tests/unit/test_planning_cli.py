@@ -164,7 +164,7 @@ def test_help_has_examples_models_and_systems(capsys: pytest.CaptureFixture[str]
         (["zoo:resnet8", *PAPER, "--sweep-bandwidth", "1MB/s"], 2, "is no range"),
         (["zoo:resnet8", *PAPER, "--sweep-nodes", "--shares", "0.75,0.25"], 2, "over equal nodes"),
         (["zoo:resnet8", *PAPER, "--value-bytes", "0"], 2, "value_bytes is 0"),
-        (["zoo:resnet8", *PAPER, "--json", "a", "--plot", "a"], 2, "same name"),
+        (["zoo:resnet8", *PAPER, "--json", "a", "--plot", "a"], 2, "name the same file"),
         (["zoo:resnet8", *PAPER, "--json", "missing/a.json"], 1, "cannot be written"),
     ],
 )
