@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from math import prod
 
 from disco_converter import graph as g
@@ -56,7 +57,7 @@ def route_bytes(graph: g.Graph, exchange: Exchange, sender: int, receiver: int) 
 
 def bytes_between(partition: Partition) -> dict[tuple[int, int], int]:
     """Payload bytes per inference for every (sender, receiver)."""
-    pairs = {(a, b): 0 for a in range(partition.nodes) for b in range(partition.nodes) if a != b}
+    pairs = dict.fromkeys(permutations(range(partition.nodes), 2), 0)
     for exchange in partition.exchanges:
         for sender, receiver in exchange.routes:
             pairs[sender, receiver] += route_bytes(partition.graph, exchange, sender, receiver)
@@ -90,4 +91,4 @@ def is_sent(partition: Partition, slice_: NodeSlice, buffer: str) -> bool:
 
 def received_channels(slice_: NodeSlice, op: SlicedOp) -> int:
     """Halo channels that the op reads."""
-    return sum(max(0, len(operand.channels) - len(slice_.buffers[operand.buffer].own)) for operand in op.operands)
+    return sum(slice_.halo_channels(operand) for operand in op.operands)

@@ -267,9 +267,8 @@ class _Lowering:
         for exchange in self._partition.exchanges:
             for (sender, receiver), channels in sorted(exchange.routes.items()):
                 if node in (sender, receiver):
-                    towards = f"to_{receiver}" if sender == node else f"from_{sender}"
-                    name = f"disco_exchange_{exchange.index}_{towards}"
                     direction, other = ("to", receiver) if sender == node else ("from", sender)
+                    name = f"disco_exchange_{exchange.index}_{direction}_{other}"
                     text = f"{direction} node {other}, tensor {exchange.tensor}"
                     routes.append(
                         CRoute(exchange.index, comment(text), name, name.upper(), len(channels), array_body(channels))

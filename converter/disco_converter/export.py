@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,8 +44,6 @@ VECTORS = 8
 """Self-check inputs kept in the bundle."""
 RANDOM_INPUTS = 8
 """Inputs over the full int8 range, always proved beside the given ones: they saturate what real data does not."""
-
-
 PROVED_MACS = 20_000_000_000
 """Of all inputs of a proof together: the reference kernels take about a second for 3 * 10**9. A big model is proved
 with fewer inputs, half of them random."""
@@ -61,10 +59,9 @@ class Progress(Protocol):
 class Silent:
     """Shows nothing."""
 
-    @contextmanager
-    def step(self, text: str, total: int | None = None) -> Iterator[Callable[[], None]]:  # noqa: ARG002
+    def step(self, text: str, total: int | None = None) -> AbstractContextManager[Callable[[], None]]:  # noqa: ARG002
         """Nothing."""
-        yield lambda: None
+        return nullcontext(lambda: None)
 
 
 @dataclass(frozen=True)

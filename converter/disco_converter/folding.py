@@ -1,10 +1,8 @@
 """Removes what only moves data: PAD in front of a convolution, TRANSPOSE to NCHW in front of a RESHAPE or MEAN.
 
 Both are exact. A PAD pads with the zero point of its input, and a convolution sees that as 0. A converter that comes
-from NCHW
-puts TRANSPOSE(0,3,1,2) in front of a flatten; the flattened tensor is kept in NHWC order on the nodes instead, and
-its channels
-are numbered as in the model.
+from NCHW puts TRANSPOSE(0,3,1,2) in front of a flatten; the flattened tensor is kept in NHWC order on the nodes
+instead, and its channels are numbered as in the model.
 """
 
 from __future__ import annotations
@@ -104,8 +102,7 @@ def _without_transpose(graph: g.Graph, op: g.Op, transposes: dict[str, g.Op]) ->
             return dataclasses.replace(op, inputs=transpose.inputs, params=g.Reshape(order))
     raise DiscoError(
         f"{transpose.name} (axes {list(_permutation(transpose))}) is not supported: only TRANSPOSE(0, 3, 1, 2) in "
-        "front of a flatten "
-        "to [1, n] or a mean over height and width is"
+        "front of a flatten to [1, n] or a mean over height and width is"
     )
 
 

@@ -89,7 +89,7 @@ def _convolution_requantisation(
 ) -> quantisation.Requantisation:
     output = context.output
     return quantisation.convolution_requantisation(
-        context.input().scale, _floats(params.filter.scales), output.scale, output.zero_point, params.activation
+        context.input().scale, params.filter.scales.tolist(), output.scale, output.zero_point, params.activation
     )
 
 
@@ -97,7 +97,7 @@ def _fully_connected(context: _Operation, params: g.FullyConnected) -> k.FullyCo
     output = context.output
     requantisation = quantisation.fully_connected_requantisation(
         context.input().scale,
-        _floats(params.filter.scales),
+        params.filter.scales.tolist(),
         output.scale,
         output.zero_point,
         params.activation,
@@ -177,7 +177,3 @@ def _window(window: g.Window) -> k.Window:
 
 def _pair(tensor: g.Tensor) -> tuple[float, int]:
     return tensor.scale, tensor.zero_point
-
-
-def _floats(values: g.Float32Array) -> list[float]:
-    return [float(v) for v in values]

@@ -10,8 +10,7 @@ from disco_converter.placement import Life, Overlaps, block_bytes, needed_bytes,
 
 LEAD_OPS = 1
 """A buffer for halo channels is opened this many ops before its own channels are computed, so that a peer that is a
-little ahead
-need not wait for our permission to send."""
+little ahead need not wait for our permission to send."""
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,7 @@ def _reshaped(graph: g.Graph, op: g.Op, source: Ownership) -> Ownership:
         return Ownership(owners, np.arange(after[-1]))
     raise DiscoError(
         f"{op.name} reshapes {list(before)} to {list(after)} and so cuts channels apart: only flattening to [1, n] "
-        "or keeping the "
-        "last axis can be split over several nodes"
+        "or keeping the last axis can be split over several nodes"
     )
 
 

@@ -1,10 +1,9 @@
 """Cuts the quantised graph into one slice per node, and reads off the int8 weights what must be exchanged.
 
 For every op and node there is a list of the input channels that the node needs: for a mixing op those with a weight
-other than 0
-towards its outputs, for a local op the channels that its outputs come from. What a node needs and another owns is
-transmitted,
-united over all consumers of a tensor. Nothing is taken from the pruner: a badly pruned model is slow, never wrong.
+other than 0 towards its outputs, for a local op the channels that its outputs come from. What a node needs and another
+owns is transmitted, united over all consumers of a tensor. Nothing is taken from the pruner: a badly pruned model is
+slow, never wrong.
 """
 
 from __future__ import annotations
@@ -74,6 +73,10 @@ class NodeSlice:
     in_place: dict[str, str] = dataclasses.field(default_factory=dict)
     """Buffer -> the one that is computed over it, by the last op that reads it."""
 
+    def halo_channels(self, operand: Operand) -> int:
+        """How many halo channels the operand reads."""
+        return max(0, len(operand.channels) - len(self.buffers[operand.buffer].own))
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -115,9 +118,9 @@ def partition(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None)
 
 
 def needed_channels(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], position: int, node: int) -> Channels:
-    """Channels of input `position` that `node` needs for its outputs of `op`: in the order of use for local ops,
-    without those
-    that only meet zero weights for mixing ops.
+    """Channels of input `position` that `node` needs for its outputs of `op`.
+
+    For local ops in the order of use, for mixing ops without those that only meet zero weights.
     """
     outputs = np.array(ownership[op.output].own(node), np.int64)
     source = ownership[op.inputs[position]]
@@ -243,7 +246,7 @@ def _stages(graph: g.Graph, slices: tuple[NodeSlice, ...]) -> dict[int, int]:
         for slice_ in slices
         for op in slice_.ops
         for operand in op.operands
-        if len(operand.channels) > len(slice_.buffers[operand.buffer].own)
+        if slice_.halo_channels(operand)
     }
     level = {graph.input: 0}
     stages: dict[int, int] = {}

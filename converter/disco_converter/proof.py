@@ -96,7 +96,7 @@ class _Chain:
         """The own channels that the node computed, then the halo channels that their owners computed."""
         buffer = slice_.buffers[operand.buffer]
         parts = [values[slice_.node][operand.buffer]] if buffer.own else []
-        if len(operand.channels) > len(buffer.own):
+        if slice_.halo_channels(operand):
             parts += [self._received(values, buffer.tensor, sender, channels) for sender, channels in buffer.halo]
         return np.concatenate(parts, axis=-1)[..., : len(operand.channels)]
 
@@ -154,7 +154,6 @@ def _difference(
     first = tuple(int(i) for i in np.argwhere(expected != value)[0])
     return (
         f"the sliced network differs from the whole one: input {which}, {op} on node {node}, tensor {tensor!r}, "
-        f"channel {own[first[-1]]}, "
-        f"position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is a bug of disco-edge, "
-        "please report it"
+        f"channel {own[first[-1]]}, position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is "
+        "a bug of disco-edge, please report it"
     )

@@ -28,8 +28,7 @@ def print_report(result: ExportResult, console: Console) -> None:
     console.print(_totals_table(result))
     console.print(
         f"Proved on the host: {result.proof.elements:,} values of {result.proof.inferences} inferences, owned "
-        "channels of all nodes equal to "
-        "the whole model in TFLite's reference kernels"
+        "channels of all nodes equal to the whole model in TFLite's reference kernels"
         + (f" (a big model: {result.inputs_left_out} more inputs were left out)." if result.inputs_left_out else "."),
         highlight=False,
     )

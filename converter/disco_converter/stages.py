@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from disco_converter.accounting import is_sent
 from disco_converter.partition import NodeSlice, Operand, Partition, SlicedOp
 
 
@@ -39,20 +40,17 @@ def stage_file(stage: Stage) -> str:
 
 def is_internal(slice_: NodeSlice, produced: set[str], operand: Operand) -> bool:
     """Whether the operand is the own part of a buffer that this stage itself writes."""
-    return operand.buffer in produced and len(operand.channels) <= len(slice_.buffers[operand.buffer].own)
+    return operand.buffer in produced and not slice_.halo_channels(operand)
 
 
 def _groups(partition: Partition, slice_: NodeSlice) -> list[list[SlicedOp]]:
     """The ops by level, each level cut behind what is sent."""
-    sent = {
-        exchange.tensor for exchange in partition.exchanges for sender, _ in exchange.routes if sender == slice_.node
-    }
     groups: list[list[SlicedOp]] = []
     for level in sorted({partition.stages[op.source.index] for op in slice_.ops}):
         groups.append([])
         for op in slice_.ops:
             if partition.stages[op.source.index] == level:
-                if groups[-1] and groups[-1][-1].output in sent:
+                if groups[-1] and is_sent(partition, slice_, groups[-1][-1].output):
                     groups.append([])
                 groups[-1].append(op)
     return groups

@@ -9,7 +9,7 @@ from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
 from disco_converter.node_kernels import NodeKernels
-from disco_converter.partition import NodeSlice, Operand, Partition
+from disco_converter.partition import NodeSlice, Partition
 from disco_firmware import kernel_params as k
 from disco_firmware.manifest import HaloWait, NodeReceive
 
@@ -28,7 +28,7 @@ def most_rows(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tu
     sent = [is_sent(cut, slice_, lowered.op.output) for lowered in ops]
     result: list[int | None] = []
     for place, lowered in enumerate(ops):
-        waits = any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
+        waits = any(slice_.halo_channels(operand) for operand in lowered.op.operands)
         streams = waits or any(sent[place : place + 2])
         height = lowered.layer.output.height
         result.append(max(LEAST_STREAMED_ROWS, height // STREAMED_STEPS) if streams else None)
@@ -52,7 +52,7 @@ def joined_ops(
             and not isinstance(before.layer.params, k.Reshape)
             and lowered.layer.output.height == before.layer.output.height > 1
             and before.op.output in {operand.buffer for operand in lowered.op.operands}
-            and not any(_reads_halo(slice_, operand) for operand in lowered.op.operands)
+            and not any(slice_.halo_channels(operand) for operand in lowered.op.operands)
             and is_sent(cut, slice_, lowered.op.output)
             and kernels[first].row_step % kernel.row_step == 0
         ):
@@ -71,7 +71,7 @@ def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[
         lowered = program.ops[first]
         height = lowered.layer.output.height
         streams = any(
-            is_sent(cut, slice_, one.op.output) or any(_reads_halo(slice_, operand) for operand in one.op.operands)
+            is_sent(cut, slice_, one.op.output) or any(slice_.halo_channels(operand) for operand in one.op.operands)
             for one in program.ops[first:end]
         )
         if streams and not isinstance(lowered.layer.params, k.Reshape):
@@ -87,7 +87,7 @@ def halo_waits(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, step: int)
     ends = [min(first + step, height) for first in range(0, height, step)]
     waits = []
     for operand, view in zip(lowered.op.operands, lowered.layer.inputs, strict=True):
-        if _reads_halo(slice_, operand):
+        if slice_.halo_channels(operand):
             rows = [last_input_row(lowered.layer.params, view.height, end - 1) + 1 for end in ends[:-1]]
             waits.append(HaloWait(numbers[slice_.buffers[operand.buffer].tensor], (*rows, view.height)))
     return tuple(waits)
@@ -121,7 +121,3 @@ def receives(cut: Partition, slice_: NodeSlice) -> tuple[NodeReceive, ...]:
 def last_op_of_send(plan: MemoryPlan, tensor: str) -> int:
     """The op at whose end all bytes of the tensor must be with the link: after it the buffer may be written over."""
     return max(0, plan.placements[tensor].reused_from - 1)
-
-
-def _reads_halo(slice_: NodeSlice, operand: Operand) -> bool:
-    return len(operand.channels) > len(slice_.buffers[operand.buffer].own)

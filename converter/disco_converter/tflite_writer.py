@@ -67,8 +67,8 @@ class _StageWriter:
     def _activation(self, operand: Operand) -> int:
         if operand not in self._places:
             quantisation = self._quantisation_of(self._tensor_of(operand))
-            has_halo = len(operand.channels) != len(self._own(operand.buffer).channels)
-            name = f"{operand.buffer}+halo" if has_halo else operand.buffer
+            is_own = len(operand.channels) == len(self._own(operand.buffer).channels)
+            name = operand.buffer if is_own else f"{operand.buffer}+halo"
             self._places[operand] = self._tensor(name, self._shape(operand), tflite.TensorType.INT8, 0, quantisation)
         return self._places[operand]
 

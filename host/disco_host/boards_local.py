@@ -40,8 +40,7 @@ def check_emulators(boards: Sequence[Board], nodes: int | None = None) -> None:
         if board.max_nodes is not None and (nodes or len(boards)) > board.max_nodes:
             raise DiscoError(
                 f"board {board.name} can be wired to {board.max_nodes - 1} others, this bundle has "
-                f"{nodes or len(boards)} "
-                "nodes: export it for fewer nodes"
+                f"{nodes or len(boards)} nodes: export it for fewer nodes"
             )
         if shutil.which(emulator.program) is None:
             raise missing_program(emulator.program, emulator.apt_package, f"emulate {board.name}")
