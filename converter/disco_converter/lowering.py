@@ -84,9 +84,7 @@ def _depthwise(context: _Operation, params: g.DepthwiseConv2D) -> k.DepthwiseCon
     )
 
 
-def _convolution_requantisation(
-    context: _Operation, params: g.Conv2D | g.DepthwiseConv2D
-) -> quantisation.Requantisation:
+def _convolution_requantisation(context: _Operation, params: g.Conv2D | g.DepthwiseConv2D) -> k.Requantisation:
     output = context.output
     return quantisation.convolution_requantisation(
         context.input().scale, params.filter.scales.tolist(), output.scale, output.zero_point, params.activation
@@ -108,12 +106,12 @@ def _fully_connected(context: _Operation, params: g.FullyConnected) -> k.FullyCo
 
 def _add(context: _Operation, params: g.Add) -> k.Add:
     inputs = _pair(context.input(0)), _pair(context.input(1))
-    return k.Add(quantisation.add_parameters(*inputs, _pair(context.output), params.activation))
+    return quantisation.add_parameters(*inputs, _pair(context.output), params.activation)
 
 
 def _mul(context: _Operation, params: g.Mul) -> k.Mul:
     inputs = _pair(context.input(0)), _pair(context.input(1))
-    return k.Mul(quantisation.mul_parameters(*inputs, _pair(context.output), params.activation))
+    return quantisation.mul_parameters(*inputs, _pair(context.output), params.activation)
 
 
 def _pool(context: _Operation, params: g.Pool2D) -> k.AveragePool2D | k.MaxPool2D:
@@ -125,7 +123,7 @@ def _pool(context: _Operation, params: g.Pool2D) -> k.AveragePool2D | k.MaxPool2
 
 def _mean(context: _Operation, params: g.Mean) -> k.Mean:  # noqa: ARG001
     source = context.input()
-    return k.Mean(quantisation.mean_parameters(_pair(source), _pair(context.output), int(np.prod(source.plane))))
+    return quantisation.mean_parameters(_pair(source), _pair(context.output), int(np.prod(source.plane)))
 
 
 def _pad(context: _Operation, params: g.Pad) -> k.Pad:  # noqa: ARG001
@@ -133,11 +131,11 @@ def _pad(context: _Operation, params: g.Pad) -> k.Pad:  # noqa: ARG001
 
 
 def _relu(context: _Operation, params: g.Activation) -> k.Relu:
-    return k.Relu(quantisation.relu_parameters(params.function, _pair(context.input()), _pair(context.output)))
+    return quantisation.relu_parameters(params.function, _pair(context.input()), _pair(context.output))
 
 
 def _softmax(context: _Operation, params: g.Softmax) -> k.Softmax:
-    return k.Softmax(quantisation.softmax_parameters(context.input().scale, params.beta))
+    return quantisation.softmax_parameters(context.input().scale, params.beta)
 
 
 def _concatenation(context: _Operation, params: g.Concatenation) -> k.Concatenation:  # noqa: ARG001

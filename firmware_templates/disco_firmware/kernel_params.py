@@ -1,6 +1,7 @@
 """The parameters of the kernels of disco/kernels.h as numbers: what the converter makes of an op, what a variant packs.
 
-Layouts and meaning are those of the C structures of the same names.
+Layouts and meaning are those of the C structures of the same names; how the numbers follow from scales and zero points
+is in quantisation.py.
 """
 
 from __future__ import annotations
@@ -10,16 +11,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from disco_firmware.quantisation import (
-    ActivationRange,
-    AddParameters,
-    MeanParameters,
-    MulParameters,
-    ReluParameters,
-    Requantisation,
-    SoftmaxParameters,
-)
 
 Int8Array: TypeAlias = npt.NDArray[np.int8]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -49,6 +40,34 @@ class Window:
     dilation_w: int = 1
     pad_top: int = 0
     pad_left: int = 0
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """The real number multiplier * 2^(shift - 31)."""
+
+    multiplier: int
+    """Q31, from 0 to 2^31 - 1."""
+    shift: int
+    """-31 to 30; positive is left."""
+
+
+@dataclass(frozen=True)
+class ActivationRange:
+    """What a fused activation clamps int8 outputs to."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class Requantisation:
+    """disco_requantise_t: accumulator to int8, one multiplier per output channel."""
+
+    multipliers: tuple[int, ...]
+    shifts: tuple[int, ...]
+    output_zero_point: int
+    activation: ActivationRange
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +107,53 @@ class FullyConnected:
 class Add:
     """disco_add_t."""
 
-    values: AddParameters
+    input1_zero_point: int
+    input2_zero_point: int
+    output_zero_point: int
+    input1: Multiplier
+    input2: Multiplier
+    output: Multiplier
+    left_shift: int
+    activation: ActivationRange
 
 
 @dataclass(frozen=True)
 class Mul:
     """disco_mul_t."""
 
-    values: MulParameters
+    input1_zero_point: int
+    input2_zero_point: int
+    output_zero_point: int
+    multiplier: Multiplier
+    activation: ActivationRange
+
+
+@dataclass(frozen=True)
+class Mean:
+    """disco_mean_t."""
+
+    input_zero_point: int
+    output_zero_point: int
+    multiplier: Multiplier
+    """Scales the sum over the pixels, not their mean."""
+
+
+@dataclass(frozen=True)
+class Relu:
+    """disco_relu_t."""
+
+    input_zero_point: int
+    output_zero_point: int
+    multiplier: Multiplier
+    activation: ActivationRange
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """disco_softmax_t."""
+
+    multiplier: Multiplier
+    diff_min: int
 
 
 @dataclass(frozen=True)
@@ -112,27 +170,6 @@ class MaxPool2D:
 
     window: Window
     activation: ActivationRange
-
-
-@dataclass(frozen=True)
-class Mean:
-    """disco_mean_t."""
-
-    values: MeanParameters
-
-
-@dataclass(frozen=True)
-class Relu:
-    """disco_relu_t."""
-
-    values: ReluParameters
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """disco_softmax_t."""
-
-    values: SoftmaxParameters
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,25 @@
 Each function repeats, step by step and in the same floating-point precision, what TFLite computes
 when it prepares an op (tflite-runtime 2.14), so that the C kernels equal its reference kernels bit
 for bit. A scale is a Python float that holds a float32 value, as it is stored in a .tflite file.
-The results mirror the structures of `disco/kernels.h`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from disco_firmware.kernel_params import (
+    ActivationRange,
+    Add,
+    Mean,
+    Mul,
+    Multiplier,
+    Relu,
+    Requantisation,
+    Softmax,
+)
 from disco_targets.errors import DiscoError
 
 INT8_MIN = -128
@@ -33,87 +41,6 @@ _BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "RELU6": (0.0, 6.0),
     "RELU_N1_TO_1": (-1.0, 1.0),
 }
-
-
-@dataclass(frozen=True)
-class Multiplier:
-    """The real number multiplier * 2^(shift - 31)."""
-
-    multiplier: int
-    """Q31, from 0 to 2^31 - 1."""
-    shift: int
-    """-31 to 30; positive is left."""
-
-
-@dataclass(frozen=True)
-class ActivationRange:
-    """What a fused activation clamps int8 outputs to."""
-
-    minimum: int
-    maximum: int
-
-
-@dataclass(frozen=True)
-class Requantisation:
-    """disco_requantise_t: accumulator to int8, one multiplier per output channel."""
-
-    multipliers: tuple[int, ...]
-    shifts: tuple[int, ...]
-    output_zero_point: int
-    activation: ActivationRange
-
-
-@dataclass(frozen=True)
-class AddParameters:
-    """disco_add_t."""
-
-    input1_zero_point: int
-    input2_zero_point: int
-    output_zero_point: int
-    input1: Multiplier
-    input2: Multiplier
-    output: Multiplier
-    left_shift: int
-    activation: ActivationRange
-
-
-@dataclass(frozen=True)
-class MulParameters:
-    """disco_mul_t."""
-
-    input1_zero_point: int
-    input2_zero_point: int
-    output_zero_point: int
-    multiplier: Multiplier
-    activation: ActivationRange
-
-
-@dataclass(frozen=True)
-class MeanParameters:
-    """disco_mean_t."""
-
-    input_zero_point: int
-    output_zero_point: int
-    multiplier: Multiplier
-    """Scales the sum over the pixels, not their mean."""
-
-
-@dataclass(frozen=True)
-class ReluParameters:
-    """disco_relu_t."""
-
-    input_zero_point: int
-    output_zero_point: int
-    multiplier: Multiplier
-    activation: ActivationRange
-
-
-@dataclass(frozen=True)
-class SoftmaxParameters:
-    """disco_softmax_t."""
-
-    multiplier: Multiplier
-    diff_min: int
 
 
 def quantise_multiplier(real: float) -> Multiplier:
@@ -189,7 +116,7 @@ def add_parameters(
     input2: tuple[float, int],
     output: tuple[float, int],
     activation: str,
-) -> AddParameters:
+) -> Add:
     """ADD of two int8 tensors, each given as (scale, zero point).
 
     DiscoError where TFLite refuses: an output scale so small that the sum would have to be scaled
@@ -199,7 +126,7 @@ def add_parameters(
     output_real = twice_max / ((1 << ADD_LEFT_SHIFT) * output[0])
     if output_real >= 1.0:
         raise _out_of_range(f"ADD: the output scale {output[0]} is over 2^19 times smaller than an input scale")
-    return AddParameters(
+    return Add(
         input1_zero_point=input1[1],
         input2_zero_point=input2[1],
         output_zero_point=output[1],
@@ -216,13 +143,13 @@ def mul_parameters(
     input2: tuple[float, int],
     output: tuple[float, int],
     activation: str,
-) -> MulParameters:
+) -> Mul:
     """MUL of two int8 tensors, each given as (scale, zero point).
 
     TFLite multiplies and divides the scales in float32.
     """
     ratio = np.float32(input1[0]) * np.float32(input2[0]) / np.float32(output[0])
-    return MulParameters(
+    return Mul(
         input1_zero_point=input1[1],
         input2_zero_point=input2[1],
         output_zero_point=output[1],
@@ -231,7 +158,7 @@ def mul_parameters(
     )
 
 
-def mean_parameters(input_: tuple[float, int], output: tuple[float, int], pixels: int) -> MeanParameters:
+def mean_parameters(input_: tuple[float, int], output: tuple[float, int], pixels: int) -> Mean:
     """MEAN over `pixels` = height * width of a tensor; tensors are given as (scale, zero point).
 
     TFLite (reference_ops::QuantizedMeanOrSum) divides the quantised ratio of the scales by the
@@ -242,16 +169,16 @@ def mean_parameters(input_: tuple[float, int], output: tuple[float, int], pixels
     # At most 31 + shift, so that the final right shift stays within 31.
     gained = min(pixels.bit_length() - 1, 32, 31 + ratio.shift)
     multiplier = Multiplier((ratio.multiplier << gained) // pixels, ratio.shift - gained)
-    return MeanParameters(input_[1], output[1], multiplier)
+    return Mean(input_[1], output[1], multiplier)
 
 
-def relu_parameters(activation: str, input_: tuple[float, int], output: tuple[float, int]) -> ReluParameters:
+def relu_parameters(activation: str, input_: tuple[float, int], output: tuple[float, int]) -> Relu:
     """RELU, RELU6 or RELU_N1_TO_1 on its own; tensors are given as (scale, zero point).
 
     TFLite divides the scales in float32.
     """
     ratio = float(np.float32(input_[0]) / np.float32(output[0]))
-    return ReluParameters(
+    return Relu(
         input_zero_point=input_[1],
         output_zero_point=output[1],
         multiplier=quantise_multiplier(ratio),
@@ -259,7 +186,7 @@ def relu_parameters(activation: str, input_: tuple[float, int], output: tuple[fl
     )
 
 
-def softmax_parameters(input_scale: float, beta: float) -> SoftmaxParameters:
+def softmax_parameters(input_scale: float, beta: float) -> Softmax:
     """SOFTMAX with output scale 1/256 and zero point -128.
 
     TFLite: PreprocessSoftmaxScaling and CalculateInputRadius. DiscoError where TFLite
@@ -273,7 +200,7 @@ def softmax_parameters(input_scale: float, beta: float) -> SoftmaxParameters:
     # radius, so that it never shifts.
     fixed, shift = _fraction_and_shift(real)
     largest = ((1 << SOFTMAX_INTEGER_BITS) - 1) * (1 << fraction_bits) / (1 << shift)
-    return SoftmaxParameters(Multiplier(fixed, shift), -math.floor(largest))
+    return Softmax(Multiplier(fixed, shift), -math.floor(largest))
 
 
 def _fraction_and_shift(real: float) -> tuple[int, int]:

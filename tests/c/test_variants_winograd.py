@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disco_firmware.kernel_params import Conv2D, Window
-from disco_firmware.quantisation import ActivationRange
+from disco_firmware.kernel_params import ActivationRange, Conv2D, Window
 from disco_firmware.variants.base import Variant
 from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking
 from helpers.kernel_driver import Case

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import tflite
 
-from disco_firmware import quantisation as q
+from disco_firmware.kernel_params import Requantisation
 from disco_firmware.reference import ReferenceModel
 from helpers.kernel_driver import Buffer, Case, Int8Array
 from helpers.tflite_models import Op, Tensor, build
@@ -175,11 +175,11 @@ def run_reference(rng: Generator, tensors: Sequence[Tensor], ops: Sequence[Op]) 
     return data, reference(tensors, ops, [data])
 
 
-def requantise_params(r: q.Requantisation) -> tuple[int, ...]:
+def requantise_params(r: Requantisation) -> tuple[int, ...]:
     return r.output_zero_point, r.activation.minimum, r.activation.maximum
 
 
-def requantise_arrays(r: q.Requantisation) -> tuple[Int32Array, Int8Array]:
+def requantise_arrays(r: Requantisation) -> tuple[Int32Array, Int8Array]:
     return np.array(r.multipliers, np.int32), np.array(r.shifts, np.int8)
 
 

@@ -100,7 +100,7 @@ def random_layer(rng: np.random.Generator) -> Layer:
 
 def _params(rng: Any, kind: str, window: k.Window, inputs: int, outputs: int, multiplier: int) -> k.KernelParams:
     if kind == "pool":
-        return rng.choice([k.AveragePool2D, k.MaxPool2D])(window, q.ActivationRange(-128, 127))
+        return rng.choice([k.AveragePool2D, k.MaxPool2D])(window, k.ActivationRange(-128, 127))
     area = window.kernel_h * window.kernel_w
     shape = (outputs, window.kernel_h, window.kernel_w, inputs)
     if kind == "depthwise":
@@ -121,10 +121,10 @@ def _by_value(rng: Any) -> Layer:
     other = k.View(view.height, view.width, channels, channels + int(rng.integers(0, 3)))
     pair = (0.11, 3)
     if rng.random() < 0.3:
-        return Layer(k.Relu(q.relu_parameters("RELU6", pair, (0.07, -20))), (view,), view)
-    params: k.KernelParams = k.Mul(q.mul_parameters(pair, (0.05, 7), (0.6, -9), "NONE"))
+        return Layer(q.relu_parameters("RELU6", pair, (0.07, -20)), (view,), view)
+    params: k.KernelParams = q.mul_parameters(pair, (0.05, 7), (0.6, -9), "NONE")
     if rng.random() < 0.6:
-        params = k.Add(q.add_parameters(pair, (0.05, 7), (0.15, -9), "NONE"))
+        params = q.add_parameters(pair, (0.05, 7), (0.15, -9), "NONE")
     return Layer(params, (view, other), view)
 
 

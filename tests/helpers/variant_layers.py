@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from disco_firmware import kernel_params as k
-from disco_firmware import quantisation as q
 from disco_firmware.variants.base import Layer, Reference
 from helpers.kernel_driver import Buffer, Case, Int8Array
 
@@ -49,11 +48,11 @@ def _weights(case: Case) -> Int8Array:
     return np.ascontiguousarray(weights)
 
 
-def _requantisation(case: Case, first: int) -> q.Requantisation:
+def _requantisation(case: Case, first: int) -> k.Requantisation:
     """Its scalar part begins at parameter `first`; the arrays are the third and fourth."""
     zero_point, low, high = case.params[first : first + 3]
     multipliers, shifts = (tuple(int(v) for v in np.asarray(array)) for array in case.arrays[2:4])
-    return q.Requantisation(multipliers, shifts, zero_point, q.ActivationRange(low, high))
+    return k.Requantisation(multipliers, shifts, zero_point, k.ActivationRange(low, high))
 
 
 def _conv2d(case: Case) -> k.Conv2D:
@@ -72,35 +71,35 @@ def _connected(case: Case) -> k.FullyConnected:
 
 def _add(case: Case) -> k.Add:
     p = case.params
-    one, two, out = (q.Multiplier(*pair) for pair in zip(p[3:6], p[6:9], strict=True))
-    return k.Add(q.AddParameters(p[0], p[1], p[2], one, two, out, p[9], q.ActivationRange(p[10], p[11])))
+    one, two, out = (k.Multiplier(*pair) for pair in zip(p[3:6], p[6:9], strict=True))
+    return k.Add(p[0], p[1], p[2], one, two, out, p[9], k.ActivationRange(p[10], p[11]))
 
 
 def _mul(case: Case) -> k.Mul:
     p = case.params
-    return k.Mul(q.MulParameters(p[0], p[1], p[2], q.Multiplier(p[3], p[4]), q.ActivationRange(p[5], p[6])))
+    return k.Mul(p[0], p[1], p[2], k.Multiplier(p[3], p[4]), k.ActivationRange(p[5], p[6]))
 
 
 def _average_pool(case: Case) -> k.AveragePool2D:
-    return k.AveragePool2D(_window(case), q.ActivationRange(*case.params[8:10]))
+    return k.AveragePool2D(_window(case), k.ActivationRange(*case.params[8:10]))
 
 
 def _max_pool(case: Case) -> k.MaxPool2D:
-    return k.MaxPool2D(_window(case), q.ActivationRange(*case.params[8:10]))
+    return k.MaxPool2D(_window(case), k.ActivationRange(*case.params[8:10]))
 
 
 def _mean(case: Case) -> k.Mean:
     p = case.params
-    return k.Mean(q.MeanParameters(p[0], p[1], q.Multiplier(p[2], p[3])))
+    return k.Mean(p[0], p[1], k.Multiplier(p[2], p[3]))
 
 
 def _relu(case: Case) -> k.Relu:
     p = case.params
-    return k.Relu(q.ReluParameters(p[0], p[1], q.Multiplier(p[2], p[3]), q.ActivationRange(p[4], p[5])))
+    return k.Relu(p[0], p[1], k.Multiplier(p[2], p[3]), k.ActivationRange(p[4], p[5]))
 
 
 def _softmax(case: Case) -> k.Softmax:
-    return k.Softmax(q.SoftmaxParameters(q.Multiplier(*case.params[:2]), case.params[2]))
+    return k.Softmax(k.Multiplier(*case.params[:2]), case.params[2])
 
 
 _PARAMS: dict[str, Callable[[Case], k.KernelParams]] = {

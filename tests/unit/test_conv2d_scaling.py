@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from disco_firmware.kernel_params import Conv2D, Window
-from disco_firmware.quantisation import ActivationRange, Requantisation
+from disco_firmware.kernel_params import ActivationRange, Conv2D, Requantisation, Window
 from disco_firmware.variants.conv2d_scaling import GENERAL, POSITIVE, SIGNED, Scaling, choose_scaling
 
 Int64 = npt.NDArray[np.int64]

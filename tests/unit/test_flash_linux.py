@@ -28,9 +28,7 @@ def write(folder: Path, *tables: str) -> Path:
 
 def test_the_wheel_is_what_is_installed(repository: Path, tmp_path: Path) -> None:
     pyproject = read_toml(repository / "pyproject.toml", "pyproject.toml")
-    folders = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"][
-        "packages"
-    ]
+    folders = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert sorted(Path(folder).name for folder in folders) == sorted(PACKAGES)
     wheel = build_wheel(tmp_path)
     with zipfile.ZipFile(wheel) as archive:

@@ -40,9 +40,7 @@ CONFINED: dict[str, set[str]] = {
 def package_folders() -> dict[str, Path]:
     """The packages of the wheel: name -> folder."""
     pyproject = read_toml(REPOSITORY / "pyproject.toml", "pyproject.toml")
-    listed = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"][
-        "packages"
-    ]
+    listed = pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     return {Path(entry).name: REPOSITORY / entry for entry in listed}
 
 

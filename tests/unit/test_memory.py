@@ -21,7 +21,7 @@ from disco_converter.partition import partition
 from disco_converter.placement import ALIGNMENT, Life, Overlap, block_bytes, needed_bytes, place
 from disco_converter.tflite_reader import read_tflite
 from disco_firmware import kernel_params as k
-from disco_firmware.quantisation import ActivationRange
+from disco_firmware.kernel_params import ActivationRange
 from disco_firmware.variants.base import Layer
 from disco_targets.board import load_board
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from disco_firmware import kernel_params as k
 from disco_firmware import quantisation as q
 from disco_firmware.reference import ReferenceModel
 from disco_targets.errors import DiscoError
@@ -19,7 +20,7 @@ REALS = st.floats(min_value=2.0**-32, max_value=2.0**29, allow_nan=False)
 SCALES = st.floats(min_value=2.0**-14, max_value=2.0**6, allow_nan=False, width=32)
 
 
-def value_of(m: q.Multiplier) -> float:
+def value_of(m: k.Multiplier) -> float:
     return math.ldexp(m.multiplier, m.shift - 31)
 
 
@@ -35,16 +36,16 @@ def test_multiplier_is_the_nearest_31_bit_fraction(real: float) -> None:
 @pytest.mark.parametrize(
     ("real", "expected"),
     [
-        (0.0, q.Multiplier(0, 0)),
-        (1.0, q.Multiplier(1 << 30, 1)),
-        (0.5, q.Multiplier(1 << 30, 0)),
-        (math.nextafter(1.0, 0.0), q.Multiplier(1 << 30, 1)),  # rounds up into the next power
-        (2.0**-32, q.Multiplier(1 << 30, -31)),
-        (2.0**-33, q.Multiplier(0, 0)),
-        (2.0**29, q.Multiplier(1 << 30, 30)),
+        (0.0, k.Multiplier(0, 0)),
+        (1.0, k.Multiplier(1 << 30, 1)),
+        (0.5, k.Multiplier(1 << 30, 0)),
+        (math.nextafter(1.0, 0.0), k.Multiplier(1 << 30, 1)),  # rounds up into the next power
+        (2.0**-32, k.Multiplier(1 << 30, -31)),
+        (2.0**-33, k.Multiplier(0, 0)),
+        (2.0**29, k.Multiplier(1 << 30, 30)),
     ],
 )
-def test_multiplier_at_the_borders(real: float, expected: q.Multiplier) -> None:
+def test_multiplier_at_the_borders(real: float, expected: k.Multiplier) -> None:
     assert q.quantise_multiplier(real) == expected
 
 
@@ -59,9 +60,9 @@ def test_activation_ranges_stay_within_int8(scale: float, zero_point: int, name:
     limits = q.activation_range(name, scale, zero_point)
     assert -128 <= limits.minimum <= limits.maximum <= 127
     if name == "RELU":
-        assert limits == q.ActivationRange(zero_point, 127)
+        assert limits == k.ActivationRange(zero_point, 127)
     if name == "NONE":
-        assert limits == q.ActivationRange(-128, 127)
+        assert limits == k.ActivationRange(-128, 127)
 
 
 def test_an_unknown_activation_names_the_known_ones() -> None:
@@ -103,13 +104,13 @@ def test_softmax_differences_within_the_radius_do_not_overflow(scale: float, bet
 def test_softmax_refuses_a_vanishing_scale_and_caps_a_huge_one() -> None:
     with pytest.raises(DiscoError, match="SOFTMAX"):
         q.softmax_parameters(2.0**-27, 1.0)
-    assert q.softmax_parameters(100.0, 1.0) == q.SoftmaxParameters(q.Multiplier(q.INT32_MAX, 31), diff_min=0)
+    assert q.softmax_parameters(100.0, 1.0) == k.Softmax(k.Multiplier(q.INT32_MAX, 31), diff_min=0)
 
 
 # Which precision: scales and accumulators for which float32 and float64 give different outputs.
 
 
-def scaled(x: int, m: q.Multiplier) -> int:
+def scaled(x: int, m: k.Multiplier) -> int:
     """Round twice, as the kernels do; unbounded integers."""
     high = ((x << max(m.shift, 0)) * m.multiplier + (1 << 30)) >> 31
     right = max(-m.shift, 0)
@@ -117,7 +118,7 @@ def scaled(x: int, m: q.Multiplier) -> int:
     return (high + half) >> right if high >= 0 else -((-high + half) >> right)
 
 
-def telling_accumulator(a: q.Multiplier, b: q.Multiplier, limit: int) -> int | None:
+def telling_accumulator(a: k.Multiplier, b: k.Multiplier, limit: int) -> int | None:
     """A value up to `limit` that the two scale to different int8 outputs."""
     for n in range(10, 120):
         near = int((n + 0.5) / value_of(b))
@@ -186,7 +187,7 @@ def test_the_precision_of_weight_scales(kind: str, per_channel: bool) -> None:
             p = q.convolution_requantisation(in_, (weight,) * 2, out, 0, "NONE")
         else:
             p = q.fully_connected_requantisation(in_, (weight,) * 2, out, 0, "NONE", per_channel=per_channel)
-        assert got == scaled(x, q.Multiplier(p.multipliers[0], p.shifts[0]))
+        assert got == scaled(x, k.Multiplier(p.multipliers[0], p.shifts[0]))
 
 
 def test_the_precision_of_relu() -> None:

@@ -14,7 +14,7 @@ from disco_converter.order import partition_in_order, spread_out
 from disco_converter.partition import partition
 from disco_converter.streaming import halo_waits, joined_ops, last_input_row, row_steps
 from disco_firmware import kernel_params as k
-from disco_firmware.quantisation import ActivationRange
+from disco_firmware.kernel_params import ActivationRange
 
 HEIGHT = 6
 RANGE = ActivationRange(-128, 127)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from disco_firmware.quantisation import ActivationRange, Requantisation, quantise_multiplier
+from disco_firmware.kernel_params import ActivationRange, Requantisation
+from disco_firmware.quantisation import quantise_multiplier
 from disco_firmware.variants.accumulators import Int64Array, accumulator_range, requantised
 from disco_firmware.variants.scaling import (
     COMMON,

@@ -10,8 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Int8Array, Int32Array
-from disco_firmware.quantisation import Requantisation
+from disco_firmware.kernel_params import Int8Array, Int32Array, Requantisation
 
 Int64Array = npt.NDArray[np.int64]
 _Integers = TypeVar("_Integers", int, Int64Array)

@@ -20,12 +20,12 @@ class AddMve(Variant):
 
     def fits(self, layer: Layer) -> bool:
         """Inputs scaled as TFLite does: 2^20 times, and to the right."""
-        p = _op(layer).values
+        p = _op(layer)
         return p.left_shift == ADD_LEFT_SHIFT and p.input1.shift <= 0 and p.input2.shift <= 0
 
     def constants(self, layer: Layer) -> Constants:
         """No arrays."""
-        p = _op(layer).values
+        p = _op(layer)
         return Constants(
             (),
             {
@@ -43,7 +43,7 @@ class AddMve(Variant):
 
     def instructions(self, layer: Layer) -> int:
         """Of vectors of eight; each pixel apart where there are gaps between pixels."""
-        p, out = _op(layer).values, layer.output
+        p, out = _op(layer), layer.output
         inputs = sum(5 if m.shift == 0 else 11 for m in (p.input1, p.input2))
         eight = 8 + inputs + requantise_instructions(p.output_zero_point, p.activation, p.output.shift) + 4
         pixels = out.height * out.width

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Add
-from disco_firmware.quantisation import AddParameters, Multiplier
+from disco_firmware.kernel_params import Add, Multiplier
 from disco_firmware.variants.accumulators import multiply_by_quantised
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant
 from disco_firmware.variants.scaling import LARGEST_SHIFT, signed_fields
@@ -59,16 +58,16 @@ class AddTable(Variant):
         return 1300
 
 
-def _values(layer: Layer) -> AddParameters:
+def _values(layer: Layer) -> Add:
     assert isinstance(layer.params, Add)
-    return layer.params.values
+    return layer.params
 
 
-def _exact(values: AddParameters) -> int:
+def _exact(values: Add) -> int:
     return 0 if values.input1 == _HALF else 1
 
 
-def _table(values: AddParameters) -> npt.NDArray[np.int32]:
+def _table(values: Add) -> npt.NDArray[np.int32]:
     """Twice what the reference makes of each value of the other input, minus the zero point of the exact one."""
     if _exact(values) == 0:
         zero_point, multiplier, exact_zero_point = values.input2_zero_point, values.input2, values.input1_zero_point

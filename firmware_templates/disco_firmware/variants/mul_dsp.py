@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from disco_firmware.kernel_params import Mul
-from disco_firmware.quantisation import MulParameters
 from disco_firmware.variants.base import Constants, Layer, Variant
 from disco_firmware.variants.scaling import LARGEST_SHIFT, signed_fields
 
@@ -43,6 +42,6 @@ class MulDsp(Variant):
         return 600
 
 
-def _values(layer: Layer) -> MulParameters:
+def _values(layer: Layer) -> Mul:
     assert isinstance(layer.params, Mul)
-    return layer.params.values
+    return layer.params

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Int8Array, Int32Array
-from disco_firmware.quantisation import INT8_MIN, ActivationRange, Requantisation
+from disco_firmware.kernel_params import ActivationRange, Int8Array, Int32Array, Requantisation
+from disco_firmware.quantisation import INT8_MIN
 from disco_firmware.variants.accumulators import Int64Array, wrapped
 from disco_firmware.variants.base import padded
 

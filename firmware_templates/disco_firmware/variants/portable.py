@@ -6,13 +6,12 @@ They compute every op on every core and are not specialised: one copy of each se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from disco_firmware import kernel_params as k
-from disco_firmware.quantisation import ActivationRange, Requantisation
 from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference
 
 NAME = "portable"
@@ -56,7 +55,8 @@ def kernel(params: k.KernelParams) -> PortableKernel:
 
 def constants(params: k.KernelParams) -> Constants:
     """Arrays and fields of its structure (for a concatenation: fields of the inputs in turn, under their number)."""
-    return _BUILDERS[type(params)](params)
+    builder = _BUILDERS.get(type(params))
+    return Constants((), _fields(params)) if builder is None else builder(params)
 
 
 def window_of(params: k.KernelParams) -> k.Window | None:
@@ -90,14 +90,29 @@ _WINDOWED = (k.Conv2D, k.DepthwiseConv2D, k.AveragePool2D, k.MaxPool2D)
 _PER_ELEMENT: Mapping[type, int] = {k.Add: 70, k.Mul: 50, k.Relu: 40, k.Softmax: 400}
 
 
-def _requantise(values: Requantisation) -> tuple[tuple[ConstantArray, ...], dict[str, object]]:
+def _fields(params: k.KernelParams) -> dict[str, object]:
+    """Of a structure without arrays: a multiplier and a clamp are two fields each."""
+    result: dict[str, object] = {}
+    for field in fields(params):
+        value = getattr(params, field.name)
+        if isinstance(value, k.Multiplier):
+            prefix = "" if field.name == "multiplier" else f"{field.name}_"
+            result |= {f"{prefix}multiplier": value.multiplier, f"{prefix}shift": value.shift}
+        elif isinstance(value, k.ActivationRange):
+            result |= {"activation_min": value.minimum, "activation_max": value.maximum}
+        else:
+            result[field.name] = asdict(value) if isinstance(value, k.Window) else value
+    return result
+
+
+def _requantise(values: k.Requantisation) -> tuple[tuple[ConstantArray, ...], dict[str, object]]:
     arrays = (
         ConstantArray("multiplier", "int32_t", np.array(values.multipliers, np.int32), "requantisation, Q31"),
         ConstantArray("shift", "int8_t", np.array(values.shifts, np.int8), "requantisation, left shift", 1),
     )
-    fields = {"multiplier": Reference("multiplier"), "shift": Reference("shift")}
     return arrays, {
-        **fields,
+        "multiplier": Reference("multiplier"),
+        "shift": Reference("shift"),
         "output_zero_point": values.output_zero_point,
         "activation_min": values.activation.minimum,
         "activation_max": values.activation.maximum,
@@ -110,13 +125,15 @@ def _weighted(params: k.Conv2D | k.DepthwiseConv2D | k.FullyConnected, layout: s
     if params.bias is not None:
         arrays.append(ConstantArray("bias", "int32_t", params.bias, "bias"))
     requantise_arrays, requantise = _requantise(params.requantise)
-    fields: dict[str, object] = {
-        "weights": Reference("weights"),
-        "bias": None if params.bias is None else Reference("bias"),
-        "input_zero_point": params.input_zero_point,
-        "requantise": requantise,
-    }
-    return Constants((*arrays, *requantise_arrays), fields)
+    return Constants(
+        (*arrays, *requantise_arrays),
+        {
+            "weights": Reference("weights"),
+            "bias": None if params.bias is None else Reference("bias"),
+            "input_zero_point": params.input_zero_point,
+            "requantise": requantise,
+        },
+    )
 
 
 def _conv2d(params: k.Conv2D) -> Constants:
@@ -126,66 +143,12 @@ def _conv2d(params: k.Conv2D) -> Constants:
 
 def _depthwise(params: k.DepthwiseConv2D) -> Constants:
     weighted = _weighted(params, "[h][w][out]")
-    fields = {"window": asdict(params.window), "depth_multiplier": params.depth_multiplier}
-    return Constants(weighted.arrays, {**fields, **weighted.fields})
+    own = {"window": asdict(params.window), "depth_multiplier": params.depth_multiplier}
+    return Constants(weighted.arrays, {**own, **weighted.fields})
 
 
 def _fully_connected(params: k.FullyConnected) -> Constants:
     return _weighted(params, "[out][in]")
-
-
-def _activation(values: ActivationRange) -> dict[str, object]:
-    return {"activation_min": values.minimum, "activation_max": values.maximum}
-
-
-def _add(params: k.Add) -> Constants:
-    values = params.values
-    fields: dict[str, object] = {
-        "input1_zero_point": values.input1_zero_point,
-        "input2_zero_point": values.input2_zero_point,
-        "output_zero_point": values.output_zero_point,
-    }
-    for name in ("input1", "input2", "output"):
-        multiplier = getattr(values, name)
-        fields |= {f"{name}_multiplier": multiplier.multiplier, f"{name}_shift": multiplier.shift}
-    return Constants((), {**fields, "left_shift": values.left_shift, **_activation(values.activation)})
-
-
-def _mul(params: k.Mul) -> Constants:
-    values = params.values
-    fields: dict[str, object] = {
-        "input1_zero_point": values.input1_zero_point,
-        "input2_zero_point": values.input2_zero_point,
-        "output_zero_point": values.output_zero_point,
-        **asdict(values.multiplier),
-        **_activation(values.activation),
-    }
-    return Constants((), fields)
-
-
-def _pool(params: k.AveragePool2D | k.MaxPool2D) -> Constants:
-    return Constants((), {"window": asdict(params.window), **_activation(params.activation)})
-
-
-def _mean(params: k.Mean) -> Constants:
-    values = params.values
-    zero_points = {"input_zero_point": values.input_zero_point, "output_zero_point": values.output_zero_point}
-    return Constants((), {**zero_points, **asdict(values.multiplier)})
-
-
-def _relu(params: k.Relu) -> Constants:
-    values = params.values
-    zero_points = {"input_zero_point": values.input_zero_point, "output_zero_point": values.output_zero_point}
-    return Constants((), {**zero_points, **asdict(values.multiplier), **_activation(values.activation)})
-
-
-def _softmax(params: k.Softmax) -> Constants:
-    values = params.values
-    return Constants((), {**asdict(values.multiplier), "diff_min": values.diff_min})
-
-
-def _pad(params: k.Pad) -> Constants:
-    return Constants((), asdict(params))
 
 
 def _concatenation(params: k.Concatenation) -> Constants:
@@ -197,23 +160,10 @@ def _select_channels(params: k.SelectChannels) -> Constants:
     return Constants((index,), {"index": Reference("index")})
 
 
-def _reshape(params: k.Reshape) -> Constants:  # noqa: ARG001
-    return Constants((), {})
-
-
 _BUILDERS: Mapping[type, Callable[[Any], Constants]] = {
     k.Conv2D: _conv2d,
     k.DepthwiseConv2D: _depthwise,
     k.FullyConnected: _fully_connected,
-    k.Add: _add,
-    k.Mul: _mul,
-    k.AveragePool2D: _pool,
-    k.MaxPool2D: _pool,
-    k.Mean: _mean,
-    k.Relu: _relu,
-    k.Softmax: _softmax,
-    k.Pad: _pad,
     k.Concatenation: _concatenation,
     k.SelectChannels: _select_channels,
-    k.Reshape: _reshape,
 }

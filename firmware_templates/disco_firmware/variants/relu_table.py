@@ -26,7 +26,7 @@ class ReluTable(Variant):
     def constants(self, layer: Layer) -> Constants:
         """The result of each value, by the value as uint8_t."""
         assert isinstance(layer.params, Relu)
-        p = layer.params.values
+        p = layer.params
         inputs = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
         scaled = multiply_by_quantised(inputs - p.input_zero_point, p.multiplier.multiplier, p.multiplier.shift)
         results = np.clip(scaled + p.output_zero_point, p.activation.minimum, p.activation.maximum)

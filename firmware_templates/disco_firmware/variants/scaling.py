@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.quantisation import ActivationRange, Multiplier, Requantisation
+from disco_firmware.kernel_params import ActivationRange, Multiplier, Requantisation
 from disco_firmware.variants.accumulators import Int64Array, accumulator_range, requantised, rounding_offset
 
 COMMON, SIGNED, GENERAL = range(3)
