@@ -9,10 +9,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 PROTOCOL_VERSION = 3
 MODEL_ABI = 3
@@ -370,73 +367,49 @@ class Channels:
         return cls(inference, exchange, offset, payload[cls.HEADER_BYTES :])
 
 
-_Record = TypeVar("_Record", bound="_Fixed")
-_RECORDS_HEADER = _struct("IHH")
-
-
-def _pack_records(inference: int, first: int, records: Sequence[_Fixed]) -> bytes:
-    header = _RECORDS_HEADER.pack(inference, first, len(records))
-    return header + b"".join(record.pack() for record in records)
-
-
-def _unpack_records(name: str, kind: type[_Record], payload: bytes) -> tuple[int, int, tuple[_Record, ...]]:
-    header, size = _RECORDS_HEADER.size, kind.layout.size
-    if len(payload) < header:
-        raise MessageError(f"{name} of {len(payload)} bytes, shorter than its header")
-    inference, first, count = _RECORDS_HEADER.unpack_from(payload)
-    _expect(f"{name} with {count} records", len(payload), header + count * size)
-    return inference, first, tuple(kind(*values) for values in kind.layout.iter_unpack(payload[header:]))
+_Record = TypeVar("_Record", bound=_Fixed)
+_RecordsT = TypeVar("_RecordsT", bound="_Records[Any]")
 
 
 @dataclass(frozen=True)
-class OpRecords:
-    """Node to host: the records of ops `first`, `first` + 1, ... of one inference."""
+class _Records(Generic[_Record]):
+    """Node to host: the records of number `first`, `first` + 1, ... of one inference."""
 
     inference: int
     first: int
-    records: tuple[OpRecord, ...]
+    records: tuple[_Record, ...]
+    kind: ClassVar[type[_Fixed]]
+    layout: ClassVar[struct.Struct] = _struct("IHH")
 
     def pack(self) -> bytes:
         """The payload."""
-        return _pack_records(self.inference, self.first, self.records)
+        header = self.layout.pack(self.inference, self.first, len(self.records))
+        return header + b"".join(record.pack() for record in self.records)
 
     @classmethod
-    def unpack(cls, payload: bytes) -> OpRecords:
+    def unpack(cls: type[_RecordsT], payload: bytes) -> _RecordsT:
         """Reads a payload; `MessageError` when its size does not fit its count."""
-        return cls(*_unpack_records(cls.__name__, OpRecord, payload))
+        header, record = cls.layout.size, cls.kind.layout
+        if len(payload) < header:
+            raise MessageError(f"{cls.__name__} of {len(payload)} bytes, shorter than its header")
+        inference, first, count = cls.layout.unpack_from(payload)
+        _expect(f"{cls.__name__} with {count} records", len(payload), header + count * record.size)
+        return cls(inference, first, tuple(cls.kind(*values) for values in record.iter_unpack(payload[header:])))
 
 
-@dataclass(frozen=True)
-class RouteRecords:
-    """Node to host: the records of sends `first`, `first` + 1, ... of one inference."""
+class OpRecords(_Records[OpRecord]):
+    """Node to host: the records of some ops."""
 
-    inference: int
-    first: int
-    records: tuple[RouteRecord, ...]
-
-    def pack(self) -> bytes:
-        """The payload."""
-        return _pack_records(self.inference, self.first, self.records)
-
-    @classmethod
-    def unpack(cls, payload: bytes) -> RouteRecords:
-        """Reads a payload; `MessageError` when its size does not fit its count."""
-        return cls(*_unpack_records(cls.__name__, RouteRecord, payload))
+    kind = OpRecord
 
 
-@dataclass(frozen=True)
-class StageRecords:
-    """Node to host: the records of stages `first`, `first` + 1, ... of one inference."""
+class RouteRecords(_Records[RouteRecord]):
+    """Node to host: the records of some sends."""
 
-    inference: int
-    first: int
-    records: tuple[StageRecord, ...]
+    kind = RouteRecord
 
-    def pack(self) -> bytes:
-        """The payload."""
-        return _pack_records(self.inference, self.first, self.records)
 
-    @classmethod
-    def unpack(cls, payload: bytes) -> StageRecords:
-        """Reads a payload; `MessageError` when its size does not fit its count."""
-        return cls(*_unpack_records(cls.__name__, StageRecord, payload))
+class StageRecords(_Records[StageRecord]):
+    """Node to host: the records of some stages."""
+
+    kind = StageRecord

@@ -48,8 +48,7 @@ class TfliteModel:
         self._indices = {d["name"]: int(d["index"]) for d in self._interpreter.get_tensor_details()}
         if observe:
             # Only a model output is safe to read: TFLite 2.14 lets ADD, RESHAPE and SOFTMAX write over their inputs,
-            # even
-            # with experimental_preserve_all_tensors.
+            # even with experimental_preserve_all_tensors.
             written = [int(i) for op in self._interpreter._get_ops_details() for i in op["outputs"]]  # noqa: SLF001
             everything = dict.fromkeys([*self._outputs, *written])
             self._interpreter = _interpreter(with_outputs(content, list(everything)), where, mode, threads)
