@@ -14,7 +14,7 @@ from typing import TextIO
 
 from disco_firmware.bundle import BUILD_DIRECTORY
 from disco_firmware.project import FIRMWARE_DIRECTORY, HOSTED_BSP, TOOLCHAIN_FILE
-from disco_targets.children import run_child
+from disco_targets.children import missing_program, run_child
 from disco_targets.errors import DiscoError
 
 BUILD_TIMEOUT_S = 300.0
@@ -86,7 +86,8 @@ def build_node(
     hosted = port == "posix" or not (source / "link.ld").is_file()
     prefix = "" if hosted else "arm-none-eabi-"
     for program in ("cmake", "make", f"{prefix}gcc", f"{prefix}size"):
-        _require(program)
+        if shutil.which(program) is None:
+            raise missing_program(program, _PACKAGES[program], "build firmware")
     name = ("posix" if hosted else "board") + ("-sanitized" if sanitize else "") + ("-stream" if stream_lines else "")
     directory = build_dir or bundle / BUILD_DIRECTORY / name / f"node{node}"
     image = directory / (f"node{node}" if hosted else f"node{node}.elf")
@@ -158,13 +159,6 @@ def _check_path(source: Path) -> None:
     odd = sorted(set(str(source)) & set(_CMAKE_BREAKS_AT))
     if odd:
         raise DiscoError(f"{source} has {odd[0]!r} in its path, which CMake cannot build: move the bundle elsewhere")
-
-
-def _require(program: str) -> None:
-    if shutil.which(program) is None:
-        raise DiscoError(
-            f"{program} is not installed, it is needed to build firmware: sudo apt install {_PACKAGES[program]}"
-        )
 
 
 def _run(command: list[str], node: int, lock: int) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from disco_host.boards import NodeLine
 from disco_host.estimate import estimate_arguments
 from disco_host.lines import PeerLine, Wiring, direct_line, link_number, wire
-from disco_host.processes import ChildProcess, missing_program, stop_all
+from disco_host.processes import ChildProcess, stop_all
 from disco_host.transport import from_socket
+from disco_targets.children import missing_program
 from disco_targets.errors import DiscoError
 from disco_targets.scratch import scratch_folder
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_targets.children import die_with
-from disco_targets.errors import DiscoError
 from disco_targets.text import printable
 
 if TYPE_CHECKING:
@@ -121,11 +120,6 @@ def stop_all(children: Sequence[ChildProcess]) -> None:
             os.killpg(child.pid, signal.SIGTERM)
     for child in children:
         child.stop()
-
-
-def missing_program(program: str, package: str, purpose: str) -> DiscoError:
-    """The error for a program that is not installed."""
-    return DiscoError(f"{program} is not installed, it is needed to {purpose}: sudo apt install {package}")
 
 
 def _signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us."""
+"""Child processes that never outlive us, and programs that are not installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
+
+from disco_targets.errors import DiscoError
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL: time to remove what is half written (make its target, gcc its temporary files)."""
@@ -58,3 +60,8 @@ def die_with(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return prepare
+
+
+def missing_program(program: str, package: str, purpose: str) -> DiscoError:
+    """The error for a program that is not installed."""
+    return DiscoError(f"{program} is not installed, it is needed to {purpose}: sudo apt install {package}")

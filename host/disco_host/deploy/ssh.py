@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from disco_host.processes import missing_program
-from disco_targets.children import run_child
+from disco_targets.children import missing_program, run_child
 from disco_targets.errors import DiscoError
 from disco_targets.text import printable, printable_json
 
