@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -215,10 +216,5 @@ def _module_name(layer: MixingLayer) -> str:
 
 
 def _runs(owners: NodeOfChannel) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for owner in owners:
-        if runs and runs[-1][0] == owner:
-            runs[-1][1] += 1
-        else:
-            runs.append([owner, 1])
-    return runs
+    """[node, number of channels] of each run of neighbours."""
+    return [[owner, sum(1 for _ in run)] for owner, run in groupby(owners)]

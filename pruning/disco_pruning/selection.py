@@ -113,39 +113,29 @@ def _check_range(sparsity: float, where: str = "") -> None:
 
 def _keep(layer: MixingLayer, scores: Tensor, sparsity: float) -> Tensor:
     kept, candidates = kept_sub_rows(layer).cpu(), off_diagonal(layer).cpu()
-    total, already = int(candidates.sum()), int((candidates & ~kept).sum())
-    count = int(sparsity * total + 0.5)
-    if count < already:
-        raise DiscoError(
-            f"layer '{layer.name}' has {already} of {total} sub-rows pruned already, more "
-            f"than a communication sparsity of {sparsity} allows: use rounds of rising sparsity"
-        )
-    order = _order(scores, kept, candidates)
-    keep = torch.ones_like(candidates)
-    keep.view(-1)[order[:count]] = False
-    return keep
+    keep = _least_pruned(scores.flatten(), kept.flatten(), candidates.flatten(), sparsity, f" of layer '{layer.name}'")
+    return keep.reshape(scores.shape)
 
 
 def _keep_globally(plan: Plan, scores: list[Tensor], sparsity: float) -> list[Tensor]:
     kept = [kept_sub_rows(layer).cpu() for layer in plan.prunable]
     candidates = [off_diagonal(layer).cpu() for layer in plan.prunable]
     flat = [torch.cat([part.flatten() for part in parts]) for parts in (scores, kept, candidates)]
-    total, already = int(flat[2].sum()), int((flat[2] & ~flat[1]).sum())
-    count = int(sparsity * total + 0.5)
-    if count < already:
-        raise DiscoError(
-            f"{already} of {total} sub-rows are pruned already, more than a communication sparsity of {sparsity} "
-            "allows: use rounds of rising sparsity"
-        )
-    keep = torch.ones_like(flat[2])
-    keep[_order(*flat)[:count]] = False
-    ends = torch.tensor([part.numel() for part in scores]).cumsum(0)
-    parts = torch.tensor_split(keep, ends[:-1])
+    keep = _least_pruned(flat[0], flat[1], flat[2], sparsity)
+    parts = torch.split(keep, [part.numel() for part in scores])
     return [part.reshape(like.shape) for part, like in zip(parts, scores, strict=True)]
 
 
-def _order(scores: Tensor, kept: Tensor, candidates: Tensor) -> Tensor:
-    """Flat indices of the candidates: what is pruned already, then the rest by rising score, ties by position."""
-    ranked = scores.masked_fill(~kept, -torch.inf).flatten()
-    order = torch.argsort(ranked, stable=True)
-    return order[candidates.flatten()[order]]
+def _least_pruned(scores: Tensor, kept: Tensor, candidates: Tensor, sparsity: float, where: str = "") -> Tensor:
+    """[sub-rows] bool: all but those of the candidates that are pruned already and then those of least score."""
+    total, already = int(candidates.sum()), int((candidates & ~kept).sum())
+    count = int(sparsity * total + 0.5)
+    if count < already:
+        raise DiscoError(
+            f"{already} of {total} sub-rows{where} are pruned already, more than a communication sparsity of "
+            f"{sparsity} allows: use rounds of rising sparsity"
+        )
+    order = torch.argsort(scores.masked_fill(~kept, -torch.inf), stable=True)  # ties by position
+    keep = torch.ones_like(candidates)
+    keep[order[candidates[order]][:count]] = False
+    return keep
