@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import KernelParams, View, Window
+from disco_firmware.kernel_params import ActivationRange, KernelParams, View, Window
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +136,15 @@ class Variant(ABC):
 
         The most comes of layers with few rounds, which the compiler unrolls whole.
         """
+
+
+def output_fields(zero_point: int, activation: ActivationRange) -> dict[str, object]:
+    """The fields, called alike in every structure, that say what an output is moved and clamped to."""
+    return {
+        "output_zero_point": zero_point,
+        "activation_min": activation.minimum,
+        "activation_max": activation.maximum,
+    }
 
 
 def first_row(window: Window, row: int) -> int:

@@ -9,7 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_firmware.kernel_params import Conv2D
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
+from disco_firmware.variants.base import (
+    ConstantArray,
+    Constants,
+    Layer,
+    Reference,
+    Variant,
+    first_row,
+    output_fields,
+    padded,
+)
 from disco_firmware.variants.conv2d_dsp_cost import PAIR, estimate_code_bytes, predict_instructions
 from disco_firmware.variants.conv2d_dsp_plan import Plan, plan_layer
 from disco_firmware.variants.conv2d_scaling import Scaling, choose_scaling
@@ -59,9 +68,7 @@ class Conv2DDsp(Variant):
             "weights": Reference("weights"),
             "channels": Reference("channels"),
             "input_zero_point": params.input_zero_point,
-            "output_zero_point": requantise.output_zero_point,
-            "activation_min": requantise.activation.minimum,
-            "activation_max": requantise.activation.maximum,
+            **output_fields(requantise.output_zero_point, requantise.activation),
             "weight_bytes": self.weight_bytes,
             "form": scaling.form,
             "shift": scaling.shift,

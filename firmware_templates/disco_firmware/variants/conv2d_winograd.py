@@ -16,7 +16,16 @@ from disco_firmware.variants.accumulators import (
     rounding_offset,
     wrapped,
 )
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, Variant, first_row, padded
+from disco_firmware.variants.base import (
+    ConstantArray,
+    Constants,
+    Layer,
+    Reference,
+    Variant,
+    first_row,
+    output_fields,
+    padded,
+)
 
 STORED = {
     4: np.array([[3, 0, 0], [4, 4, 4], [4, -4, 4], [1, 2, 4], [1, -2, 4], [0, 0, 3]], np.int64),
@@ -114,9 +123,7 @@ class _Winograd(Variant):
             "input_zero_point": op.input_zero_point,
             "weights": Reference("weights"),
             "channels": Reference("channels"),
-            "output_zero_point": requantise.output_zero_point,
-            "activation_min": requantise.activation.minimum,
-            "activation_max": requantise.activation.maximum,
+            **output_fields(requantise.output_zero_point, requantise.activation),
         }
         return Constants((self._weights(op), self._channels(op)), fields)
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from disco_firmware.kernel_params import ActivationRange, Int8Array, Int32Array, Requantisation
 from disco_firmware.quantisation import INT8_MIN
 from disco_firmware.variants.accumulators import Int64Array, wrapped
-from disco_firmware.variants.base import padded
+from disco_firmware.variants.base import output_fields, padded
 
 VECTOR = 16
 """Bytes, and int8 values, of a vector."""
@@ -36,12 +36,7 @@ def filter_groups(filters: Int8Array, size: int) -> Int8Array:
 
 def requantise_fields(zero_point: int, activation: ActivationRange, shifts: npt.ArrayLike) -> Mapping[str, object]:
     """disco_requantise_mve_t."""
-    return {
-        "output_zero_point": zero_point,
-        "activation_min": activation.minimum,
-        "activation_max": activation.maximum,
-        "any_shift": int(np.max(shifts) > -1),
-    }
+    return {**output_fields(zero_point, activation), "any_shift": int(np.max(shifts) > -1)}
 
 
 def requantise_instructions(zero_point: int, activation: ActivationRange, shifts: npt.ArrayLike) -> int:

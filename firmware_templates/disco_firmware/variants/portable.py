@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from disco_firmware import kernel_params as k
-from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference
+from disco_firmware.variants.base import ConstantArray, Constants, Layer, Reference, output_fields
 
 NAME = "portable"
 ARMV6M = 1.8
@@ -113,9 +113,7 @@ def _requantise(values: k.Requantisation) -> tuple[tuple[ConstantArray, ...], di
     return arrays, {
         "multiplier": Reference("multiplier"),
         "shift": Reference("shift"),
-        "output_zero_point": values.output_zero_point,
-        "activation_min": values.activation.minimum,
-        "activation_max": values.activation.maximum,
+        **output_fields(values.output_zero_point, values.activation),
     }
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from disco_firmware.kernel_params import ActivationRange, Multiplier, Requantisation
 from disco_firmware.variants.accumulators import Int64Array, accumulator_range, requantised, rounding_offset
+from disco_firmware.variants.base import output_fields
 
 COMMON, SIGNED, GENERAL = range(3)
 """DISCO_SCALING_*."""
@@ -49,7 +50,8 @@ class Scaling:
     def fields(self) -> dict[str, object]:
         """disco_output_scaling_t."""
         requantise = self.requantise
-        return output_fields(self.kind, self.common_shift, requantise.output_zero_point, requantise.activation)
+        output = output_fields(requantise.output_zero_point, requantise.activation)
+        return {"kind": self.kind, "common_shift": self.common_shift, **output}
 
 
 @dataclass(frozen=True)
@@ -140,17 +142,6 @@ def choose_plain_scaling(
     return Scaling(GENERAL, 0, np.ones_like(shifts), bias, multipliers, 0 * shifts, -shifts, requantise)
 
 
-def output_fields(kind: int, common_shift: int, zero_point: int, limits: ActivationRange) -> dict[str, object]:
-    """disco_output_scaling_t."""
-    return {
-        "kind": kind,
-        "common_shift": common_shift,
-        "output_zero_point": zero_point,
-        "activation_min": limits.minimum,
-        "activation_max": limits.maximum,
-    }
-
-
 def signed_fields(multiplier: Multiplier, zero_point: int, limits: ActivationRange) -> dict[str, object]:
     """disco_scaling_t and disco_output_scaling_t of SIGNED for an op with one multiplier, shifted right by 1 to 22."""
     shift = -multiplier.shift
@@ -160,7 +151,7 @@ def signed_fields(multiplier: Multiplier, zero_point: int, limits: ActivationRan
             "offset": rounding_offset(zero_point, shift),
             "shift": shift,
         },
-        "output": output_fields(SIGNED, 0, zero_point, limits),
+        "output": {"kind": SIGNED, "common_shift": 0, **output_fields(zero_point, limits)},
     }
 
 
