@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.inputs import load_npy
+from disco_firmware.inputs import check_finite, check_samples_shape, load_npy
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -51,40 +51,12 @@ def check_calibration(array: npt.NDArray[np.generic], shape: tuple[int, ...]) ->
             f"calibration data is {array.dtype}, it must be float32 with the values the network "
             "was trained on: convert it with array.astype(numpy.float32)"
         )
-    _check_shape(array.shape, shape)
+    check_samples_shape(array.shape, shape, "calibration samples")
     values: FloatArray = array.astype(np.float32, copy=False)
-    finite = np.isfinite(values)
-    if not finite.all():
-        first = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise DiscoError(
-            f"calibration data holds {int((~finite).sum())} values that are NaN or infinite, the "
-            f"first at index {first}: remove these samples"
-        )
+    check_finite(values, "calibration samples")
     if values.min() == values.max():
         raise DiscoError(
             f"calibration data is {values.flat[0]:g} everywhere, so it gives no range to quantise: "
             "use real sample inputs"
         )
     return values
-
-
-def _check_shape(found: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    """Raise where `found` is not [n >= 1, *shape[1:]]."""
-    wanted = "[n, " + ", ".join(str(size) for size in shape[1:]) + "]"
-    if len(found) != len(shape):
-        hint = "add the batch axis with array[None]" if found == shape[1:] else "reshape it"
-        raise DiscoError(
-            f"calibration data has {len(found)} axes {list(found)}, the model's input needs "
-            f"{len(shape)}: {wanted}; {hint}"
-        )
-    if found[1:] == shape[1:]:
-        if found[0] == 0:
-            raise DiscoError(f"calibration data holds no samples: give at least one, {wanted}")
-        return
-    if len(shape) > 2 and found[1:] == (shape[-1], *shape[1:-1]):
-        order = "(0, 2, 3, 1)" if len(shape) == 4 else "(0, 2, 1)"
-        raise DiscoError(
-            f"calibration data {list(found)} is channels first (NCHW), it must be channels last "
-            f"(NHWC) {wanted}: use array.transpose{order}"
-        )
-    raise DiscoError(f"calibration data is {list(found)}, the model's input needs {wanted}: use inputs of that size")

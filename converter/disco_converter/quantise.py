@@ -43,8 +43,6 @@ from disco_targets.errors import DiscoError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["check_calibration", "quantise_onnx"]
-
 _MODEL, _CALIBRATION, _JOB = "model.onnx", "calibration.npy", "job.json"
 _RESULT, _FAILURE, _LOG = "model.tflite", "failure.txt", "log.txt"
 

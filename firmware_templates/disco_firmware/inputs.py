@@ -53,7 +53,7 @@ def to_int8(array: npt.NDArray[Any], tensor: TensorInfo, where: str) -> Int8Arra
     Raises:
         DiscoError: Wrong shape (NCHW is told apart), dtype or range, no samples, NaN or infinity.
     """
-    _check_shape(array.shape, tensor.shape, where)
+    check_samples_shape(array.shape, tensor.shape, f"inputs {where}")
     if array.dtype == np.int8:
         return np.ascontiguousarray(array)
     if array.dtype != np.float32:
@@ -91,23 +91,35 @@ def load_npy(path: Path, what: str) -> npt.NDArray[Any]:
     return array
 
 
-def _check_shape(found: tuple[int, ...], shape: tuple[int, ...], where: str) -> None:
+def check_samples_shape(found: tuple[int, ...], shape: tuple[int, ...], what: str) -> None:
+    """Checks that samples are [n, *shape[1:]] with n >= 1; `shape` is a model's input, channels last.
+
+    Raises:
+        DiscoError: They are not; says what to do where they are channels first or one sample. `what` names them.
+    """
     wanted = "[n, " + ", ".join(str(size) for size in shape[1:]) + "]"
     if found[1:] == shape[1:] and len(found) == len(shape):
         if found[0] == 0:
-            raise DiscoError(f"inputs {where} hold no samples: give at least one, {wanted}")
+            raise DiscoError(f"{what} hold no samples: give at least one, {wanted}")
         return
     if found == shape[1:]:
         raise DiscoError(
-            f"inputs {where} are one sample {list(found)} without a batch axis, the model needs "
-            f"{wanted}: save array[None]"
+            f"{what} are one sample {list(found)} without a batch axis, the model needs {wanted}: save array[None]"
         )
-    if len(shape) == 4 and found[1:] == (shape[3], shape[1], shape[2]):
+    if len(shape) > 2 and found[1:] == (shape[-1], *shape[1:-1]):
+        order = "(0, 2, 3, 1)" if len(shape) == 4 else "(0, 2, 1)"
         raise DiscoError(
-            f"inputs {where} are {list(found)}, channels first (NCHW); the model needs channels "
-            f"last (NHWC), {wanted}: use array.transpose(0, 2, 3, 1)"
+            f"{what} are {list(found)}, channels first (NCHW); the model needs channels last (NHWC), {wanted}: use "
+            f"array.transpose{order}"
         )
-    raise DiscoError(f"inputs {where} are {list(found)}, the model needs {wanted}")
+    raise DiscoError(f"{what} are {list(found)}, the model needs {wanted}")
+
+
+def check_finite(values: npt.NDArray[np.float32], what: str) -> None:
+    """DiscoError where a value is NaN or infinite."""
+    if not np.isfinite(values).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise DiscoError(f"{what} hold NaN or infinity, the first at index {first}: remove these samples")
 
 
 def _check_range(values: npt.NDArray[np.float32], tensor: TensorInfo, where: str) -> None:
@@ -116,9 +128,7 @@ def _check_range(values: npt.NDArray[np.float32], tensor: TensorInfo, where: str
     A little saturation is normal (the range comes from calibration data); pixels of 0..255 for a
     network trained on 0..1 are not.
     """
-    if not np.isfinite(values).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise DiscoError(f"inputs {where} hold NaN or infinity, the first at index {first}: remove these samples")
+    check_finite(values, f"inputs {where}")
     low = (-128 - tensor.zero_point) * tensor.scale
     high = (127 - tensor.zero_point) * tensor.scale
     smallest, largest = float(values.min()), float(values.max())
