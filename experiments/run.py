@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from pathlib import Path
 
 import torch
@@ -18,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from runs import COLUMNS, TUNING_SEED, Run, Runner, Scale, all_runs
 from summary import load, write_summary
 
-from disco_targets.errors import DiscoError, exit_code
+from disco_targets.command import run_command
+from disco_targets.errors import EXIT_OK
 
 HERE = Path(__file__).resolve().parent
 SEEDS = (1, 2, 3)
@@ -26,19 +26,19 @@ QUICK = Scale(train_images=256, test_images=256, epoch_factor=0.1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0 done, 1 failed."""
+    """Exit code 0 done, 1 failed, 130 interrupted."""
     options = _parse(arguments)
     # One thread: the same sums on every machine with the same PyTorch, and nothing to wait for at this size.
     torch.set_num_threads(1)
     seeds = (TUNING_SEED,) if options.tune else SEEDS[:1] if options.quick else tuple(options.seeds)
-    try:
+
+    def experiment(_errors: Console) -> int:
         _run(options.output, options.work, seeds, QUICK if options.quick else Scale(), tuple(options.only))
         if not options.tune:
             _report(options.output)
-    except DiscoError as error:
-        print(f"run.py: {error}", file=sys.stderr)
-        return exit_code(error)
-    return 0
+        return EXIT_OK
+
+    return run_command("run.py", experiment)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,8 @@ from torch.nn import functional
 from disco_converter.quantise import quantise_onnx
 from disco_pruning import export_onnx, network_sparsity, plan, prune_in_rounds
 from disco_pruning.models.resnet8 import ResNet8, with_softmax
-from disco_targets.errors import DiscoError, exit_code
+from disco_targets.command import run_command
+from disco_targets.errors import EXIT_OK
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -78,12 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(2)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(options.seed)
-    try:
-        _run(options)
-    except DiscoError as error:
-        print(f"train.py: {error}", file=sys.stderr)
-        return exit_code(error)
-    return 0
+    return run_command("train.py", lambda _errors: _run(options))
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -95,7 +90,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     train_split, calibration_split, test_split = load_splits()
     folder: Path = options.output
     (folder / "models").mkdir(parents=True, exist_ok=True)
@@ -127,6 +122,7 @@ def _run(options: argparse.Namespace) -> None:
         measure(f"disco{sparsity * 100:.0f}")
     _write_csv(folder / "accuracy.csv", rows)
     _write_table(folder / "README.md", rows)
+    return EXIT_OK
 
 
 def _render_test(split: Digits) -> Test:
