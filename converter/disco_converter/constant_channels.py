@@ -19,6 +19,7 @@ import numpy.typing as npt
 from disco_converter import graph as g
 from disco_converter.ownership import Ownership
 from disco_firmware.reference import TfliteModel
+from disco_firmware.variants.accumulators import wrapped
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 STEP = 4
@@ -116,7 +117,7 @@ def _needed(graph: g.Graph, constant: Mapping[str, Flags], values: Mapping[str, 
     for op in graph.ops:
         for name in op.inputs:
             needed[name] |= _needed_by(graph, op, name, values[name])
-        if not isinstance(op.params, (*g.MIXING, *_LOCAL)) and not _is_local(graph, op):
+        if not isinstance(op.params, g.MIXING) and not _is_local(graph, op):
             needed[op.output][:] = True
     return [(name, int(channel)) for name, flags in needed.items() for channel in np.flatnonzero(flags)]
 
@@ -203,7 +204,5 @@ def _with_folded_bias(graph: g.Graph, op: g.Op, dropped: Mapping[str, Flags], va
     added = (weights.reshape(len(weights), -1, source.channels).astype(np.int64) * difference).sum(axis=(1, 2))
     weights[..., gone] = 0
     bias = added if params.filter.bias is None else added + params.filter.bias
-    wrapped = bias.astype(np.uint32).astype(np.int32)  # as the accumulators do
-    return dataclasses.replace(
-        op, params=dataclasses.replace(params, filter=dataclasses.replace(params.filter, weights=weights, bias=wrapped))
-    )
+    folded = dataclasses.replace(params.filter, weights=weights, bias=wrapped(bias))
+    return dataclasses.replace(op, params=dataclasses.replace(params, filter=folded))
