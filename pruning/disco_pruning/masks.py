@@ -77,7 +77,7 @@ def set_mask(layer: MixingLayer, keep: Tensor) -> None:
     parameter = _parameter(layer)
     outs, width = parameter.shape[:2]
     table = keep.to(parameter.device).T[list(layer.out_owners)]  # [out, in]
-    mask = torch.cat([table[rows, columns] for rows, columns in _groups(layer)])
+    mask = torch.cat([table[rows, columns] for rows, columns in group_slices(layer)])
     mask = mask.reshape(outs, width, *[1] * (parameter.dim() - 2))
     current = _parametrisation(layer.module, layer.parameter)
     if current is None:
@@ -141,7 +141,7 @@ def communication_sparsity(layer: MixingLayer) -> float:
     return int(pruned_sub_rows(layer).sum()) / total if total else 1.0
 
 
-def _groups(layer: MixingLayer) -> list[tuple[slice, slice]]:
+def group_slices(layer: MixingLayer) -> list[tuple[slice, slice]]:
     """(outputs, inputs) of each group of a convolution; all of them where it has one."""
     outs, width = _parameter(layer).shape[:2]
     size = outs // layer.groups
@@ -152,7 +152,7 @@ def _per_sub_row(layer: MixingLayer, kernels: Tensor) -> Tensor:
     """Sum the values of kernels [out, in / groups] over each sub-row."""
     owners = torch.tensor(layer.out_owners, device=kernels.device)
     table = kernels.new_zeros((kernels.shape[1] * layer.groups, max(layer.out_owners) + 1))
-    for outputs, inputs in _groups(layer):
+    for outputs, inputs in group_slices(layer):
         table[inputs] = table[inputs].index_add(1, owners[outputs], kernels[outputs].T)
     return table
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from disco_pruning.masks import communication_sparsity, off_diagonal, pruned_sub_rows, sub_row_kernels
+from disco_pruning.masks import (
+    communication_sparsity,
+    group_slices,
+    off_diagonal,
+    pruned_sub_rows,
+    sub_row_kernels,
+)
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -90,10 +96,8 @@ def mask_matrix(layer: MixingLayer) -> Tensor:
     out_owners = torch.tensor(layer.out_owners)
     in_owners = torch.tensor(layer.in_owners or [-1] * value.shape[1])
     here = (in_owners[None, :] == out_owners[:, None]) | (in_owners == -1)[None, :]
-    size = outs // layer.groups
-    for group in range(layer.groups):
-        block = slice(group * size, (group + 1) * size), slice(group * width, (group + 1) * width)
-        value[block] = alive[block[0]] * (1 + here[block].long())
+    for outputs, inputs in group_slices(layer):
+        value[outputs, inputs] = alive[outputs] * (1 + here[outputs, inputs].long())
     return value[torch.argsort(out_owners, stable=True)][:, torch.argsort(in_owners, stable=True)]
 
 
