@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import select
 import socket
 import subprocess
@@ -61,7 +60,7 @@ from disco_host.remote.witnesses import with_witnesses
 from disco_targets.errors import DiscoError, UsageError
 
 TOKEN = b"a token of enough bytes"
-JOB = secrets.token_hex(16)
+JOB = "0123456789abcdef" * 2
 LOOPBACK = Endpoint("127.0.0.1", 0)
 ANSWERS = kinds(Refusal, Need, Beat, Pong)
 
