@@ -34,8 +34,8 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, so that --help and usage errors need no conversion packages.
     try:
         from disco_converter.export import ExportConfig, export
-        from disco_converter.node_shares import parse_shares
         from disco_converter.report import print_report, summary
+        from disco_planning.shares import parse_shares
     except ModuleNotFoundError as error:
         raise DiscoError(
             f"the package {error.name} is missing: install what converting needs with pip install 'disco-edge[convert]'"

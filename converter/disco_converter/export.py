@@ -20,7 +20,7 @@ from disco_converter.describe import manifest_of, program_of
 from disco_converter.firmware import NodeFirmware, Origin, firmware_of
 from disco_converter.fit import check_flash, check_ram
 from disco_converter.kernel_choice import OPTIMIZE
-from disco_converter.node_shares import check_shares, planned_shares
+from disco_converter.node_shares import planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
 from disco_converter.ownership import Ownership, propagate
@@ -37,6 +37,7 @@ from disco_firmware.project import copy_firmware_sources, write_node_project
 from disco_firmware.protocol import ADDRESS_HOST
 from disco_firmware.reference import XNNPACK
 from disco_firmware.render import render
+from disco_planning.shares import fractions
 from disco_targets.board import Board, load_board
 from disco_targets.errors import DiscoError, UsageError
 
@@ -81,7 +82,8 @@ class ExportConfig:
     optimize: str = "balanced"
     """One of kernel_choice.OPTIMIZE: what flash may be spent on fewer instructions."""
     shares: tuple[float, ...] | None = None
-    """The fraction of the channels of each node; by default those of the plan in the model, else equal ones."""
+    """The fraction of the channels of each node, or a ratio such as (3, 1); by default those of the plan in the model,
+    else equal ones."""
     keep_constants: bool = False
     """Whether nodes compute, store and send channels that are the same for every input."""
 
@@ -155,7 +157,6 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
     if config.nodes > ADDRESS_HOST:  # nodes are addressed by the numbers below the host's
         raise UsageError(f"--nodes {config.nodes}: at most {ADDRESS_HOST} are possible")
-    check_shares(config.shares, config.nodes)
     if len(config.targets) not in (1, config.nodes):
         raise UsageError(
             f"{len(config.targets)} targets for {config.nodes} nodes: name one board for all nodes or one for each"
@@ -173,18 +174,19 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
 
 def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple[float, ...] | None]:
     """The quantised model, and the share of each node."""
+    given = None if config.shares is None else fractions(config.shares, config.nodes)
     if not config.model.is_file():
         raise DiscoError(f"model file {config.model} does not exist: give a float .onnx or a full-int8 .tflite")
     raw = config.model.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
-        return Origin(config.model.name, digest, raw), config.shares
+        return Origin(config.model.name, digest, raw), given
     if config.calibration is None:
         raise UsageError(
             "an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken"
         )
     model = load_onnx(config.model)
-    shares = config.shares or planned_shares(model, config.model.name, config.nodes)
+    shares = given or planned_shares(model, config.model.name, config.nodes)
     shape = check_input(model, config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from disco_planning import latency
 from disco_planning.planner import PROFILES, check_sparsity, equilibrium, for_latency, uniform
+from disco_planning.shares import fractions, parse_shares
 from disco_planning.sources import known_models
 from disco_planning.systems import known_systems
 from disco_planning.units import parse_bandwidth, parse_compute, parse_time
@@ -52,13 +53,16 @@ def _latency(options: argparse.Namespace) -> int:
     from disco_planning.report import print_report, sweep_table
     from disco_planning.sources import load_network
 
-    system, cluster = _cluster(options)
-    convention = _convention(options, system)
     network = load_network(options.model)
+    system, cluster = _cluster(options, network)
+    convention = _convention(options, system)
     plan_file = _plan_file(options, network)
     check_reports({"--json": options.json, "--plot": options.plot, "--output": plan_file})
     costs = latency.layer_costs(network.layers, cluster, convention)
-    sparsities = _sparsities(options, network, cluster, costs, convention)
+    pruned = _pruned(options, network, cluster)
+    if pruned is not None:
+        costs = latency.as_pruned(costs, pruned)
+    sparsities = _planned(options, costs, convention) if pruned is None else pruned
     analysis = analyse(network, system, cluster, costs, sparsities, convention)
     points = _sweep(options, network, cluster, convention)
     if options.plot is not None:
@@ -75,11 +79,11 @@ def _latency(options: argparse.Namespace) -> int:
         console.print(sweep_table(points, _number(options.sparsity)))
     if plan_file is not None:
         _write_plan(plan_file, options.model, analysis)
-        console.print(f"Sparsity of each layer, for disco_pruning: {plan_file}", highlight=False, soft_wrap=True)
+        console.print(f"Sparsity of each layer{_purpose(network)}: {plan_file}", highlight=False, soft_wrap=True)
     return EXIT_OK
 
 
-def _cluster(options: argparse.Namespace) -> tuple[System, Cluster]:
+def _cluster(options: argparse.Namespace, network: Network) -> tuple[System, Cluster]:
     from disco_planning.systems import System, load_system
 
     if options.nodes < 1:
@@ -100,15 +104,15 @@ def _cluster(options: argparse.Namespace) -> tuple[System, Cluster]:
         rates *= options.nodes
     if len(rates) != options.nodes:
         raise UsageError(f"--compute names {len(rates)} nodes, --nodes {options.nodes}: give one rate, or one for each")
-    shares = (1 / options.nodes,) * options.nodes if options.shares is None else _shares(options.shares)
-    return system, latency.Cluster(system.bandwidth_bytes_per_s, tuple(rates), shares)
+    return system, latency.Cluster(system.bandwidth_bytes_per_s, tuple(rates), _shares(options, network))
 
 
-def _shares(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"shares {text!r} are no numbers: write one fraction for each node, like 0.75,0.25") from None
+def _shares(options: argparse.Namespace, network: Network) -> tuple[float, ...]:
+    """As given, else as the network was cut or planned for so many nodes, else equal ones."""
+    if options.shares is not None:
+        return fractions(parse_shares(options.shares), options.nodes)
+    equal: tuple[float, ...] = (1 / options.nodes,) * options.nodes
+    return network.shares or equal if network.nodes == options.nodes else equal
 
 
 def _convention(options: argparse.Namespace, system: System) -> Convention:
@@ -119,28 +123,40 @@ def _convention(options: argparse.Namespace, system: System) -> Convention:
     return latency.Convention(**{**choices, "value_bytes": value_bytes, "exclude": tuple(options.exclude)})
 
 
-def _sparsities(
-    options: argparse.Namespace,
-    network: Network,
-    cluster: Cluster,
-    costs: tuple[LayerCost, ...],
-    convention: Convention,
-) -> Sparsities:
+def _pruned(options: argparse.Namespace, network: Network, cluster: Cluster) -> Sparsities | None:
+    """What a bundle or a sparsity file says; None where the sparsity is planned here."""
+    if options.equilibrium or options.target_latency is not None:
+        return None
+    if options.sparsity is not None:
+        return _from_file(options.sparsity, network, cluster) if _number(options.sparsity) is None else None
+    if network.sparsities is not None and network.nodes != cluster.nodes:
+        raise UsageError(
+            f"{options.model} was cut for {network.nodes} nodes: use --nodes {network.nodes}, or give --sparsity, "
+            "--equilibrium or --target-latency"
+        )
+    return network.sparsities
+
+
+def _planned(options: argparse.Namespace, costs: tuple[LayerCost, ...], convention: Convention) -> Sparsities:
+    if options.equilibrium or options.target_latency is not None:
+        _check_prunable(costs)
     if options.equilibrium:
         return equilibrium(costs)
     if options.target_latency is not None:
         return for_latency(costs, parse_time(options.target_latency), options.profile, convention)
-    if options.sparsity is not None:
-        number = _number(options.sparsity)
-        return _from_file(options.sparsity, network, cluster) if number is None else uniform(costs, number)
-    if network.sparsities is not None:
-        if network.nodes != cluster.nodes:
-            raise UsageError(
-                f"{options.model} was cut for {network.nodes} nodes: use --nodes {network.nodes}, or give --sparsity, "
-                "--equilibrium or --target-latency"
-            )
-        return network.sparsities
-    return {}
+    return {} if options.sparsity is None else uniform(costs, float(options.sparsity))
+
+
+def _check_prunable(costs: tuple[LayerCost, ...]) -> None:
+    """UsageError when there is nothing to plan."""
+    if any(cost.prunable for cost in costs):
+        return
+    if any(cost.sub_rows for cost in costs):
+        raise UsageError(
+            "no layer can be pruned: there is none whose channels the shares divide into whole ones. The pruner rounds "
+            "the shares, so plan with --indivisible pruned"
+        )
+    raise UsageError("no layer can be pruned: nothing is exchanged. Use two nodes or more")
 
 
 def _from_file(name: str, network: Network, cluster: Cluster) -> Sparsities:
@@ -154,7 +170,7 @@ def _from_file(name: str, network: Network, cluster: Cluster) -> Sparsities:
     unknown = sorted(set(plan.layers) - {layer.name for layer in network.layers})
     if unknown:
         raise DiscoError(f"{name} names layers that {network.name} does not have: {', '.join(unknown[:5])}")
-    return plan.layers
+    return {name: sparsity for name, sparsity in plan.layers.items() if sparsity > 0}
 
 
 def _number(text: str | None) -> float | None:
@@ -197,6 +213,16 @@ def _plan_file(options: argparse.Namespace, network: Network) -> Path | None:
     return options.output  # type: ignore[no-any-return]
 
 
+def _purpose(network: Network) -> str:
+    """Who takes the sparsity file."""
+    if network.for_pruner:
+        return ", for disco_pruning"
+    return (
+        " (of layers as this file calls them; for disco_pruning, give MODEL as the .onnx that export_onnx wrote of the "
+        "network, or as a .csv table of it)"
+    )
+
+
 def _write_plan(path: Path, model: str, analysis: Analysis) -> None:
     from disco_planning.sparsity_file import SparsityPlan, write_sparsity
 
@@ -222,7 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     speed.add_argument(
         "--compute", metavar="C[,C...]", help="of a node, or of each: 125GOP/s (a MAC is two operations)"
     )
-    speed.add_argument("--shares", metavar="P,P...", help="fraction of the channels of each node (default: equal)")
+    shares = "of the channels, e.g. 3,1 or 0.75,0.25 (default: as MODEL was cut or planned for N nodes, else equal)"
+    speed.add_argument("--shares", metavar="P,P...", help=shares)
     _add_sparsity(parser)
     out = parser.add_argument_group("output")
     out.add_argument("-o", "--output", type=Path, metavar="FILE", help="sparsity file for disco_pruning (with "
@@ -263,7 +290,9 @@ def _add_convention(parser: argparse.ArgumentParser) -> None:
     add("--traffic", choices=latency.TRAFFIC, default=default.traffic, help=traffic)
     shared = "whether each layer that reads a tensor pays for it, or the first"
     add("--shared-tensors", choices=latency.SHARED_TENSORS, default=default.shared_tensors, help=shared)
-    indivisible = "layers whose channels the nodes cannot share evenly"
+    reads = "what the first layer reads is exchanged like all else, or all nodes have it, as those of disco-export"
+    add("--input", choices=latency.INPUT, default=default.input, help=reads)
+    indivisible = "layers whose channels the shares do not divide, unless a bundle or sparsity file has them pruned"
     add("--indivisible", choices=latency.INDIVISIBLE, default=default.indivisible, help=indivisible)
     add("--rounding", choices=latency.ROUNDING, default=default.rounding, help="down to whole sub-rows, or none")
     add("--overlap", choices=latency.OVERLAP, default=default.overlap, help="a layer takes max or sum of both times")

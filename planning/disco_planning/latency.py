@@ -13,6 +13,7 @@ of a layer makes L_comm = L_comp. All of this is a projection from two figures o
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 TRAFFIC = ("broadcast", "unicast", "receive")
 SHARED_TENSORS = ("each", "once")
+INPUT = ("shared", "replicated")
 INDIVISIBLE = ("dense", "pruned")
 ROUNDING = ("none", "sub-rows")
 OVERLAP = ("max", "sum")
@@ -50,6 +52,9 @@ class Convention:
     shared_tensors: str = "each"
     """A tensor that several layers read: "each" of them pays for it, or it is sent "once", at the first of them and
     with the least sparsity of all."""
+    input: str = "shared"
+    """Of the network, which its first layer reads: its channels are "shared" among the nodes and exchanged, or it is
+    "replicated" on all of them, as on the boards that disco-export writes for, and costs nothing."""
     indivisible: str = "dense"
     """Layers whose input or output channels the shares do not divide into whole channels stay "dense" (S = 0), or are
     "pruned" like others."""
@@ -72,6 +77,7 @@ class Convention:
 _CHOICES = {
     "traffic": TRAFFIC,
     "shared_tensors": SHARED_TENSORS,
+    "input": INPUT,
     "indivisible": INDIVISIBLE,
     "rounding": ROUNDING,
     "overlap": OVERLAP,
@@ -119,7 +125,7 @@ class LayerCost:
 
     layer: Layer
     prunable: bool
-    """False: it stays at S = 0, or it moves nothing (one node, depthwise)."""
+    """False: it stays at S = 0, or it moves nothing (one node, depthwise, a replicated input)."""
     transfer_seconds: float
     """T: of the dense exchange."""
     compute_seconds: tuple[float, ...]
@@ -171,7 +177,8 @@ def layer_costs(layers: Sequence[Layer], cluster: Cluster, convention: Conventio
     sent: set[int] = set()
     costs = []
     for layer in counted:
-        moves = cluster.nodes > 1 and not _is_local(layer, cluster)
+        replicated = convention.input == "replicated" and layer.src == layers[0].src
+        moves = cluster.nodes > 1 and not replicated and not _is_local(layer, cluster)
         pays = moves and not (convention.shared_tensors == "once" and layer.src in sent)
         if moves:
             sent.add(layer.src)
@@ -190,6 +197,14 @@ def layer_costs(layers: Sequence[Layer], cluster: Cluster, convention: Conventio
             )
         )
     return tuple(costs)
+
+
+def as_pruned(costs: Sequence[LayerCost], sparsities: Sparsities) -> tuple[LayerCost, ...]:
+    """The same, where a network is pruned already: what it was pruned in can be pruned, whatever the convention."""
+    return tuple(
+        dataclasses.replace(cost, prunable=True) if cost.sub_rows and cost.layer.name in sparsities else cost
+        for cost in costs
+    )
 
 
 def latencies(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from math import prod
 from typing import Any
 
 from disco_planning.layers import Layer
+from disco_planning.shares import PLAN_KEY, PlannedCut, read_plan, wrapper_prefix
 from disco_targets.errors import DiscoError
 
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
@@ -15,15 +17,16 @@ _UNREAD = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Defo
 _ONE = (1, 1)
 
 
-def read_onnx(content: bytes, where: str) -> tuple[Layer, ...]:
-    """One row for each Conv and ConvTranspose, and each Gemm and MatMul with constant weights, in order.
+def read_onnx(content: bytes, where: str) -> tuple[tuple[Layer, ...], PlannedCut | None]:
+    """One row for each Conv and ConvTranspose, and each Gemm and MatMul with constant weights, in order; and the plan.
 
     A layer is called after its weights or bias (`stem` for `stem.weight` or `stem.bias`, as in the PyTorch model) where
-    they are an initializer that nothing else reads, else after its node. Padding in front of a layer belongs to it.
+    they are an initializer that nothing else reads, else after its node. Where the file has the pruner's plan and is of
+    a network that wraps the planned one, the names are those of the plan. Padding in front of a layer belongs to it.
 
     Raises:
-        DiscoError: No ONNX file, shapes that are not known, an op with weights that has no row, no layers, or the
-            package `onnx` is missing.
+        DiscoError: No ONNX file, shapes that are not known, an op with weights that has no row, no layers, a plan that
+            cannot be read, or the package `onnx` is missing.
     """
     try:
         import onnx
@@ -41,7 +44,11 @@ def read_onnx(content: bytes, where: str) -> tuple[Layer, ...]:
         raise DiscoError(f"{where} has a layer that makes no sense ({error}): export the model again") from error
     if not layers:
         raise DiscoError(f"{where} has no convolution and no linear layer")
-    return layers
+    plan = next((read_plan(entry.value, where) for entry in model.metadata_props if entry.key == PLAN_KEY), None)
+    if plan is not None:
+        prefix = wrapper_prefix([layer.name for layer in layers], plan.layers)
+        layers = tuple(dataclasses.replace(layer, name=layer.name.removeprefix(prefix)) for layer in layers)
+    return layers, plan
 
 
 class _Reader:

@@ -54,7 +54,8 @@ def summary(analysis: Analysis) -> list[str]:
     dense = sum(row.cost.sub_rows > 0 and not row.cost.prunable for row in analysis.rows)
     if dense:
         lines.append(
-            f"{dense} of {len(analysis.rows)} layers stay dense: the nodes cannot share their channels (--indivisible)"
+            f"{dense} of {len(analysis.rows)} layers stay dense: the shares do not divide their channels into whole "
+            "ones (--indivisible pruned)"
         )
     return [*lines, "Projected from bandwidth and compute rate by the latency model, not measured."]
 

@@ -1,14 +1,83 @@
-"""How the channels of a layer are shared out: the one rule that pruner and converter must agree on."""
+"""How the channels of a layer are shared out: the one rule that pruner, converter and planner must agree on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from disco_targets.errors import DiscoError, UsageError
 
 PLAN_KEY = "disco.plan"
-"""Where the pruner puts its plan into the metadata of an ONNX model, and the converter finds it."""
+"""Where the pruner puts its plan into the metadata of an ONNX model, and converter and planner find it."""
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class PlannedCut:
+    """What the pruner's plan says of a model as a whole."""
+
+    nodes: int
+    shares: tuple[float, ...] | None
+    """The fraction of each node; None for equal ones."""
+    layers: tuple[str, ...]
+    """Names of its mixing layers."""
+
+
+def parse_shares(text: str) -> tuple[float, ...]:
+    """Fractions that add up to 1 from e.g. "3,1" or "0.75,0.25".
+
+    Raises:
+        UsageError: As of `fractions`, or no numbers.
+    """
+    try:
+        sizes = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"shares {text}: give each node a number above zero, such as 3,1") from None
+    return fractions(sizes, len(sizes))
+
+
+def fractions(shares: Sequence[float], nodes: int) -> tuple[float, ...]:
+    """Shares as fractions that add up to 1: ratios such as 3, 1, or fractions already.
+
+    Raises:
+        UsageError: Not one for each node, one that is not above zero, or fractions (all below 1) that add up to
+            something else, which is a slip rather than a ratio.
+    """
+    text = ", ".join(f"{share:g}" for share in shares)
+    if len(shares) != nodes:
+        raise UsageError(f"{len(shares)} shares for {nodes} nodes ({text}): give one for each node")
+    total = math.fsum(shares) if all(0 < share < math.inf for share in shares) else 0.0
+    if not 0 < total < math.inf:
+        raise UsageError(f"shares {text}: give each node a number above zero, such as 3,1")
+    if max(shares) < 1 and abs(total - 1) > _TOLERANCE:
+        raise UsageError(f"shares {text} add up to {total:g}, not 1: give fractions that do, or a ratio such as 3,1")
+    return tuple(share / total for share in shares)
+
+
+def read_plan(text: str, where: str) -> PlannedCut:
+    """The plan in the metadata of an ONNX model (under `PLAN_KEY`).
+
+    Raises:
+        DiscoError: It cannot be read; `where` names the model.
+    """
+    try:
+        plan = json.loads(text)
+        nodes, shares = int(plan["nodes"]), plan["shares"]
+        names = tuple(str(layer["name"]) for layer in plan["layers"])
+        return PlannedCut(nodes, None if shares is None else fractions([float(x) for x in shares], nodes), names)
+    except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+        raise DiscoError(
+            f"the plan in {where} ({PLAN_KEY}) cannot be read: export the model again, or give --shares"
+        ) from error
+
+
+def wrapper_prefix(names: Sequence[str], planned: Sequence[str]) -> str:
+    """What a module around the planned network put in front of the names of its layers: "0." of "0.stem"; else ""."""
+    first = planned[0] if planned else ""
+    prefixes = ["", *(name.removesuffix(first) for name in names if name.endswith(f".{first}"))]
+    return next((prefix for prefix in prefixes if {prefix + name for name in planned} <= set(names)), "")
 
 
 def contiguous_owners(channels: int, nodes: int, shares: Sequence[float] | None = None) -> tuple[int, ...]:

@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from disco_planning.layers import read_table, unique_names
+from disco_planning.shares import fractions
 from disco_targets.errors import DiscoError, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +28,13 @@ class Network:
     name: str
     layers: tuple[Layer, ...]
     sparsities: Mapping[str, float] | None = None
-    """What each layer's weights have: only a bundle knows."""
+    """What the weights of each layer have that sends: only a bundle knows."""
     nodes: int | None = None
-    """For how many nodes those sparsities were counted."""
+    """For how many nodes it was cut (a bundle) or planned (an ONNX file with the pruner's plan)."""
+    shares: tuple[float, ...] | None = None
+    """The fraction of each of those nodes; None for equal ones."""
+    for_pruner: bool = True
+    """Whether its layers are called as in the PyTorch network, so that the pruner finds them."""
 
 
 def known_models() -> tuple[str, ...]:
@@ -56,11 +61,13 @@ def load_network(model: str) -> Network:
         if suffix == ".onnx":
             from disco_planning.onnx_table import read_onnx
 
-            return Network(path.stem, unique_names(read_onnx(path.read_bytes(), model), model))
+            layers, plan = read_onnx(path.read_bytes(), model)
+            nodes, shares = (None, None) if plan is None else (plan.nodes, plan.shares)
+            return Network(path.stem, unique_names(layers, model), None, nodes, shares)
         if suffix == ".tflite":
             from disco_planning.tflite_table import read_tflite
 
-            return Network(path.stem, read_tflite(path.read_bytes(), model))
+            return Network(path.stem, read_tflite(path.read_bytes(), model), for_pruner=False)
     except OSError as error:
         raise DiscoError(f"{model} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -78,7 +85,7 @@ def _zoo_network(name: str) -> Network:
 
 
 def _bundle(folder: Path) -> Network:
-    """The table of reference.tflite, with the sub-rows that disco-export counted on its int8 weights."""
+    """The table of reference.tflite, the sub-rows that disco-export counted on its int8 weights, and the shares."""
     from disco_planning.tflite_table import read_tflite
 
     manifest = folder / "bundle.json"
@@ -89,13 +96,21 @@ def _bundle(folder: Path) -> Network:
         document = json.loads(manifest.read_text(encoding="utf-8"))
         counted = {op["name"]: (int(op["sub_rows"]), int(op["sub_rows_pruned"])) for op in document["ops"]}
         name, nodes = str(document["model"]["name"]), int(document["nodes"])
+        shares = _shares([tensor["owners"] for tensor in document["tensors"]], nodes)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DiscoError(f"{manifest} is damaged ({error!r}): export the model again") from error
-    sparsities = {}
-    for layer in layers:
-        rows, pruned = counted.get(layer.name, (0, 0))
-        sparsities[layer.name] = pruned / rows if rows else 0.0
-    return Network(name, layers, sparsities, nodes)
+    sparsities = {op: pruned / rows for op, (rows, pruned) in counted.items() if rows}
+    return Network(name, layers, sparsities, nodes, shares, for_pruner=False)
+
+
+def _shares(owners: list[Any], nodes: int) -> tuple[float, ...] | None:
+    """The fraction of all channels that each node owns; None where rounding to whole channels explains it all."""
+    shared = [of for of in owners if isinstance(of, list)]
+    counts = [[of.count(node) for node in range(nodes)] for of in shared]
+    if all(max(sizes) - min(sizes) <= 1 for sizes in counts):
+        return None
+    totals = [sum(sizes) for sizes in zip(*counts, strict=True)]
+    return fractions(totals, nodes)
 
 
 def _zoo() -> Traversable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from disco_planning.shares import fractions
 from disco_pruning.blocks import GatherBlock, MixingBlock, Owners
 from disco_pruning.labels import REPLICATED, compact
 from disco_pruning.rules import propagate
@@ -137,7 +137,8 @@ def plan(model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequ
         example_input: A tensor as `model` takes it (or a tuple of several), batch first, e.g.
             `torch.zeros(1, 3, 32, 32)`.
         nodes: The number of nodes that share it.
-        shares: The fraction of the channels for each node, adding up to 1, for unequal boards. Equal by default.
+        shares: The fraction of the channels for each node, or a ratio such as (3, 1), for unequal boards. Equal by
+            default.
 
     Raises:
         DiscoError: The network cannot be traced or cut that way: which module, and what to do.
@@ -158,14 +159,7 @@ def plan(model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequ
 def _checked_shares(nodes: int, shares: Sequence[float] | None) -> tuple[float, ...] | None:
     if nodes < 1:
         raise DiscoError(f"{nodes} nodes were asked for: use at least one")
-    if shares is None:
-        return None
-    text = ", ".join(f"{share:g}" for share in shares)
-    if len(shares) != nodes:
-        raise DiscoError(f"there are {len(shares)} shares ({text}) for {nodes} nodes: give one for each node")
-    if not all(0 < share <= 1 for share in shares) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-        raise DiscoError(f"the shares {text} add up to {sum(shares):g}: give fractions above 0 that add up to 1")
-    return tuple(float(share) for share in shares)
+    return None if shares is None else fractions(shares, nodes)
 
 
 def _layer(block: MixingBlock, owners: Owners) -> MixingLayer:

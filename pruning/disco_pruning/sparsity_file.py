@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from disco_planning.shares import wrapper_prefix
 from disco_planning.sparsity_file import read_sparsity
 from disco_targets.errors import DiscoError
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
     """Read a sparsity file for `plan`, to be given to `prune`.
 
-    Layers that the plan never prunes (the stem, depthwise layers) may be in it; layers it leaves out stay dense.
+    Layers that the plan never prunes (the stem, depthwise layers) may be in it; layers it leaves out stay dense. It may
+    be of a network that wraps the planned one (`0.stem` for `stem`).
 
     Raises:
         DiscoError: The file cannot be read, is of another form or number of nodes, or names an unknown layer.
@@ -27,10 +29,12 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
             f"--nodes {plan.nodes}"
         )
     known = {layer.name for layer in plan.layers} | set(plan.local)
-    for name in wanted.layers:
+    prefix = wrapper_prefix(list(wanted.layers), [layer.name for layer in plan.prunable])
+    layers = {name.removeprefix(prefix): sparsity for name, sparsity in wanted.layers.items()}
+    for name in layers:
         if name not in known:
             raise DiscoError(
                 f"sparsity file {path} names layer '{name}', which the network does not have: make it from the file "
                 f"that export_onnx wrote of it; it has {', '.join(sorted(known))}"
             )
-    return dict(wanted.layers)
+    return layers

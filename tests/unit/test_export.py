@@ -14,13 +14,13 @@ import pytest
 from disco_converter import graph as g
 from disco_converter.cli import main
 from disco_converter.memory import plan_memory
-from disco_converter.node_shares import parse_shares
 from disco_converter.ownership import Split
 from disco_converter.partition import partition
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.trial import try_out
 from disco_firmware.bundle import load_bundle
 from disco_firmware.manifest import Manifest
+from disco_planning.shares import parse_shares
 from disco_targets.errors import DiscoError
 from helpers.bundles import EXAMPLE
 from helpers.tflite_models import Op, Tensor, build

@@ -108,14 +108,83 @@ def test_a_bundle_is_taken_as_it_is_pruned(tmp_path: Path, capsys: pytest.Captur
     from helpers.tiny_bundle import export_tiny
 
     bundle = export_tiny(tmp_path / "bundle").path
-    manifest = json.loads((bundle / "bundle.json").read_text())
-    for op in manifest["ops"]:
-        op["sub_rows_pruned"] = op["sub_rows"] // 2
-    (bundle / "bundle.json").write_text(json.dumps(manifest))
+    prune_half(bundle)
     document = run_json(str(bundle), *PAPER, "--value-bytes", "1")
     assert [layer["sparsity"] for layer in document["layers"]] == [0, 0.5]
     assert main([str(bundle), "--nodes", "4", "--system", "paper"]) == 2
     assert "was cut for 2 nodes" in capsys.readouterr().err
+
+
+def test_a_bundle_cut_unevenly_is_taken_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """4 channels do not divide by 3, nor by 0.7 and 0.3: a bundle has them shared out and pruned all the same."""
+    from helpers.tiny_bundle import export_tiny
+
+    bundle = export_tiny(tmp_path / "three", 3).path
+    prune_half(bundle)
+    document = run_json(str(bundle), "--nodes", "3", "--system", "paper")
+    assert [layer["sparsity"] for layer in document["layers"]] == [0, 0.5]
+    assert document["system"]["shares"] == [1 / 3] * 3  # 2, 1 and 1 of 4 channels: equal as far as it goes
+    assert main([str(bundle), "--nodes", "3", "--system", "paper", "-o", "plan.json", "--indivisible", "pruned"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 of 2 layers stay dense" in printed  # the RGB input
+    assert "for disco_pruning, give MODEL as the .onnx" in printed
+    again = run_json(str(bundle), "--nodes", "3", "--system", "paper", "--sparsity", "plan.json")
+    assert again["total_seconds"] == document["total_seconds"]
+
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    for tensor in manifest["tensors"][1:]:
+        tensor["owners"] = [0, 0, 0, 1]
+    manifest["nodes"] = 2
+    (bundle / "bundle.json").write_text(json.dumps(manifest))
+    document = run_json(str(bundle), *PAPER)
+    assert document["system"]["shares"] == [0.75, 0.25]
+    assert run_json(str(bundle), *PAPER, "--shares", "1,1")["system"]["shares"] == [0.5, 0.5]
+
+
+def prune_half(bundle: Path) -> None:
+    manifest = json.loads((bundle / "bundle.json").read_text())
+    for op in manifest["ops"]:
+        op["sub_rows_pruned"] = op["sub_rows"] // 2
+    (bundle / "bundle.json").write_text(json.dumps(manifest))
+
+
+def test_shares_may_be_a_ratio() -> None:
+    ratio = run_json("zoo:resnet8", *PAPER, "--shares", "3,1")
+    assert ratio["system"]["shares"] == [0.75, 0.25]
+    assert ratio["total_seconds"] == run_json("zoo:resnet8", *PAPER, "--shares", "0.75,0.25")["total_seconds"]
+
+
+def test_a_replicated_input_costs_nothing() -> None:
+    assert main(["zoo:resnet8", *PAPER, "--input", "replicated", "--equilibrium", "--json", "plan.json"]) == 0
+    layers = json.loads(Path("plan.json").read_text())["layers"]
+    assert (layers[0]["comm_seconds"], layers[0]["prunable"]) == (0, False)
+    assert all(layer["comm_seconds"] > 0 for layer in layers[1:])
+    names = read_sparsity(Path("resnet8.sparsity.json")).layers
+    assert list(names) == [layer["name"] for layer in layers[1:]]
+
+
+def test_the_plan_of_an_onnx_file_is_used(tmp_path: Path) -> None:
+    """Names of the planned network where the file is of one that wraps it, and its shares."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
+    pytest.importorskip("onnxscript", reason="needs onnxscript (disco-edge[prune])")
+    from disco_pruning import export_onnx, load_sparsity, plan, prune
+
+    inner = torch.nn.Sequential(torch.nn.Conv2d(3, 10, 3), torch.nn.ReLU(), torch.nn.Conv2d(10, 10, 3))
+    image = torch.zeros(1, 3, 8, 8)
+    cut = plan(inner, image, 2, (0.7, 0.3))
+    wrapped = torch.nn.Sequential(inner, torch.nn.Softmax(1))
+    export_onnx(wrapped, "planned.onnx", image, cut)
+    arguments = (*PAPER, "--input", "replicated", "--equilibrium", "-o", "plan.json")
+    document = run_json("planned.onnx", *arguments)
+    assert document["system"]["shares"] == [0.7, 0.3]
+    assert [layer["name"] for layer in document["layers"]] == ["0", "2"]
+    assert read_sparsity(Path("plan.json")).layers.keys() == {"2"}
+    prune(cut, load_sparsity("plan.json", cut))
+    # Without the plan the names are those of the wrapper, and shares equal; the pruner finds its layers all the same.
+    export_onnx(wrapped, "wrapped.onnx", image)
+    assert run_json("wrapped.onnx", *arguments)["system"]["shares"] == [0.5, 0.5]
+    assert read_sparsity(Path("plan.json")).layers.keys() == {"0.2"}
+    assert load_sparsity("plan.json", cut).keys() == {"2"}
 
 
 def test_a_plot_is_a_png() -> None:
@@ -149,8 +218,11 @@ def test_help_has_examples_models_and_systems(capsys: pytest.CaptureFixture[str]
         (["zoo:resnet8", *PAPER, "--sparsity", "nan"], 2, "must lie between 0"),
         (["zoo:resnet8", *PAPER, "--sparsity", "most"], 2, "neither a number"),
         (["zoo:resnet8", *PAPER, "--sparsity", "a.json"], 1, "cannot be read"),
-        (["zoo:resnet8", *PAPER, "--shares", "0.5,0.4"], 2, "sum to 0.9, not 1"),
-        (["zoo:resnet8", *PAPER, "--shares", "half,half"], 2, "are no numbers"),
+        (["zoo:resnet8", *PAPER, "--shares", "0.5,0.4"], 2, "add up to 0.9, not 1"),
+        (["zoo:resnet8", *PAPER, "--shares", "half,half"], 2, "a number above zero"),
+        (["zoo:resnet8", "--nodes", "3", "--system", "paper", "--equilibrium"], 2, "--indivisible pruned"),
+        (["zoo:resnet8", "--nodes", "3", "--system", "paper", "--target-latency", "1ms"], 2, "--indivisible pruned"),
+        (["zoo:resnet8", "--nodes", "1", "--system", "paper", "--equilibrium"], 2, "nothing is exchanged"),
         (["zoo:resnet8", *PAPER, "--shares", "0.5,0.3,0.2"], 2, "3 shares for 2 nodes"),
         (["zoo:resnet8", "--nodes", "2"], 2, "--system NAME, or --bandwidth and --compute"),
         (["zoo:resnet8", *PAPER, "--compute", "1GOP/s"], 2, "leave --bandwidth and --compute away"),

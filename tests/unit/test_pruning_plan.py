@@ -365,7 +365,7 @@ def test_a_plan_serves_a_copy_of_its_network():
 
 
 def test_metadata_tells_owners_as_runs():
-    cut = plan(Twice(), IMAGE, 2, shares=(0.75, 0.25)).metadata()
+    cut = plan(Twice(), IMAGE, 2, shares=(3, 1)).metadata()
     assert cut["shares"] == [0.75, 0.25]
     assert cut["layers"][1]["out_owners"] == [[0, 3], [1, 1]]
     assert cut["layers"][0]["in_owners"] is None
@@ -409,9 +409,9 @@ class Transposed(nn.Sequential):
         (Recurrent(), 2, None, r"'memory' \(LSTM\) uses the operator lstm.*not supported"),
         (Twice(4), 5, None, r"stem has 4 output channels, which cannot be shared by 5 nodes: use fewer nodes"),
         (Twice(), 0, None, "0 nodes were asked for"),
-        (Twice(), 2, (0.5, 0.6), r"the shares 0\.5, 0\.6 add up to 1\.1"),
-        (Twice(), 2, (1.0, 0.0), "fractions above 0"),
-        (Twice(), 2, (1.0,), r"1 shares \(1\) for 2 nodes"),
+        (Twice(), 2, (0.5, 0.6), r"shares 0\.5, 0\.6 add up to 1\.1"),
+        (Twice(), 2, (1.0, 0.0), "a number above zero"),
+        (Twice(), 2, (1.0,), r"1 shares for 2 nodes \(1\)"),
         (Flipped(), 2, None, r"layer 'shared' is applied to several tensors with different owners"),
     ],
 )
