@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,24 +13,26 @@ from glyphs import CLASSES, HARD, PLAIN, SIZE, Difficulty
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disco_planning.latency import Convention, equal_cluster, latencies, layer_costs, total_seconds
-from disco_planning.planner import equilibrium, for_latency
+from disco_planning.latency import Convention, LayerCost, equal_cluster, latencies, layer_costs, total_seconds
+from disco_planning.layers import Layer
+from disco_planning.planner import equilibrium
 from disco_planning.systems import load_system
-from disco_pruning import communication_sparsity
 from disco_pruning.layer_table import layer_table
-from disco_pruning.models.deit import DeiT
+from disco_pruning.models.deit import Attention, DeiT
 from disco_pruning.models.resnet8 import ResidualBlock, ResNet8
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from disco_planning.latency import LayerCost
-    from disco_pruning import Plan
+    from disco_planning.latency import Cluster, Sparsities
 
 SYSTEM = "stm32h743-uart"
-CONVENTION = Convention(value_bytes=1)
-"""The boards run int8."""
+CONVENTION = Convention(value_bytes=1, input="replicated")
+"""The boards run int8, and all of them have the image."""
+PARTIAL_SUM_BYTES = 4
+"""Of the sum of a token's features on one node, or of their squares."""
 EXAMPLE = torch.zeros(1, 3, SIZE, SIZE)
+_BISECTIONS = 30
 
 
 class Branches(nn.Module):
@@ -88,27 +93,79 @@ NETWORKS = {
 }
 
 
+@cache
 def costs(network: str) -> tuple[LayerCost, ...]:
-    """Of each layer, on the nodes of SYSTEM."""
+    """Of each layer, on the nodes of SYSTEM; and of what a transformer exchanges and computes between its layers."""
     system = load_system(SYSTEM)
     entry = NETWORKS[network]
     cluster = equal_cluster(entry.nodes, system.bandwidth_bytes_per_s, system.operations_per_s)
-    return layer_costs(layer_table(entry.build(), EXAMPLE), cluster, CONVENTION)
+    model = entry.build()
+    return layer_costs(layer_table(model, EXAMPLE), cluster, CONVENTION) + _between_layers(model, cluster)
 
 
-def latency_ms(plan: Plan, layers: tuple[LayerCost, ...]) -> float:
-    """Projected for the sparsity that the weights of each layer have."""
-    sparsities = {layer.name: communication_sparsity(layer) for layer in plan.prunable}
+def _between_layers(model: nn.Module, cluster: Cluster) -> tuple[LayerCost, ...]:
+    """One row for each layer norm, which exchanges partial sums, and for the products of each attention.
+
+    No pruning changes them: of a layer norm every node sends two sums for each token, the heads of an attention are
+    shared out whole.
+    """
+    rows: list[LayerCost] = []
+
+    def row(name: str, x: Tensor, transfer_bytes: int, macs: int) -> None:
+        tokens, features = x.shape[1:]
+        layer = Layer(name, features, features, (1, 1), (1, 1), tokens, 1, 1, macs, tokens, 1, (1, 1), len(rows))
+        compute = tuple(2 * macs * p / c for p, c in zip(cluster.shares, cluster.operations_per_s, strict=True))
+        rows.append(LayerCost(layer, False, transfer_bytes / cluster.bandwidth_bytes_per_s, compute, cluster.shares, 0))
+
+    def norm(name: str, x: Tensor) -> None:
+        row(name, x, cluster.nodes * x.shape[1] * 2 * PARTIAL_SUM_BYTES, 0)
+
+    def attention(name: str, x: Tensor) -> None:
+        row(name, x, 0, 2 * x.shape[1] ** 2 * x.shape[2])  # queries by keys, and weights by values
+
+    for name, module in model.named_modules():
+        note = {nn.LayerNorm: norm, Attention: attention}.get(type(module))
+        if note is not None:
+            module.register_forward_pre_hook(lambda _, inputs, name=name, note=note: note(name, inputs[0]))
+    with torch.no_grad():
+        model(EXAMPLE)
+    return tuple(rows)
+
+
+def latency_ms(network: str, pruned: Sequence[int]) -> float:
+    """Projected for so many pruned sub-rows of each layer that has any."""
+    layers = costs(network)
+    rows = {cost.layer.name: cost.sub_rows for cost in layers if cost.sub_rows}
+    sparsities = {name: count / rows[name] for name, count in zip(rows, pruned, strict=True)}
     return 1e3 * total_seconds(latencies(layers, sparsities, CONVENTION))
 
 
+@cache
 def balanced(network: str) -> dict[str, float]:
     """The equilibrium sparsity of each layer."""
     return dict(equilibrium(costs(network)))
 
 
+@cache
 def even(network: str) -> dict[str, float]:
-    """The same sparsity for each layer, with the total latency of `balanced`."""
-    layers = costs(network)
-    target = total_seconds(latencies(layers, equilibrium(layers), CONVENTION))
-    return dict(for_latency(layers, target, "uniform", CONVENTION))
+    """The same sparsity for each layer, to the whole sub-row below or above, so that it takes no less than `balanced`.
+
+    Of all such roundings the one that takes least: rounded to the nearest, layers of one size all change at once, and
+    the latency in steps of a millisecond.
+    """
+    rows = {cost.layer.name: cost.sub_rows for cost in costs(network) if cost.sub_rows}
+    target = latency_ms(network, _nearest(rows, balanced(network)))
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        slower = latency_ms(network, _nearest(rows, dict.fromkeys(rows, middle))) >= target
+        low, high = (middle, high) if slower else (low, middle)
+    roundings = product(*({math.floor(low * count), math.ceil(low * count)} for count in rows.values()))
+    slower_ones = ((latency_ms(network, counts), counts) for counts in roundings)
+    _, counts = min(found for found in slower_ones if found[0] >= target)
+    return {name: count / rows[name] for name, count in zip(rows, counts, strict=True)}
+
+
+def _nearest(rows: dict[str, int], sparsities: Sparsities) -> list[int]:
+    """How many sub-rows `prune` takes."""
+    return [int(sparsities[name] * count + 0.5) for name, count in rows.items()]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glyphs import CLASSES, SIZE
-from networks import CONVENTION, NETWORKS, SYSTEM
-from runs import Scale
+from networks import CONVENTION, NETWORKS, PARTIAL_SUM_BYTES, SYSTEM
+from runs import Scale, all_runs, epochs_of
 from summary import METHODS, NAMES
 
 from disco_planning.systems import load_system
@@ -15,12 +16,43 @@ from disco_planning.units import format_rate, format_time
 if TYPE_CHECKING:
     from summary import Point, Results
 
+EPOCH_SECONDS = {"cnn": 0.0, "deit": 0.0, "branches2": 0.0, "branches4": 0.0, "branches8": 0.0}
+"""Processor time of one epoch of 4000 images on one core of an x86-64 PC, as it was measured."""
 _SHARE = {"dense": "", "disco": " {:.0%}", "random": " {:.0%}", "scratch": "", "uniform": "", "equilibrium": ""}
 
 
+@dataclass(frozen=True)
+class Finding:
+    """Something that the paper reports: one kind of network is more accurate than another."""
+
+    experiment: str
+    network: str
+    claim: str
+    better: tuple[str, float]
+    """Method and sparsity."""
+    worse: tuple[str, float]
+
+
+_RANDOM = ("DISCO beats random sub-rows at 90 %", ("disco", 0.9), ("random", 0.9))
+_SCRATCH = ("DISCO at 100 % beats independent branches from scratch", ("disco", 1.0), ("scratch", 1.0))
+_LITTLE = ("1 % of communication beats none", ("disco", 0.99), ("disco", 1.0))
+_SOME = ("10 % of communication beats none", ("disco", 0.9), ("disco", 1.0))
+_BRANCH = ("1 % of communication beats branches from scratch", ("disco", 0.99), ("scratch", 1.0))
+_PLANNED = ("equilibrium beats uniform sparsity", ("equilibrium", 1.0), ("uniform", 1.0))
+FINDINGS = (
+    *(Finding("latency", network, *claim) for network in ("cnn", "deit") for claim in (_RANDOM, _SCRATCH, _LITTLE)),
+    *(
+        Finding("branches", network, *claim)
+        for network in ("branches2", "branches4", "branches8")
+        for claim in (_LITTLE, _SOME, _BRANCH, _SCRATCH)
+    ),
+    Finding("balance", "cnn", *_PLANNED),
+)
+
+
 def page(results: Results) -> str:
-    """README.md: what was run, tables, and whether the paper's findings show."""
-    parts = [_INTRODUCTION, _method(results)]
+    """README.md: what shows, what was run, tables, and whether each finding of the paper shows."""
+    parts = [_INTRODUCTION, _short(results), _HOW, _method(results)]
     parts += ["## 1. Accuracy against latency\n" + _LATENCY]
     parts += [_latency(results, network) for network in ("cnn", "deit") if results.all("latency", network)]
     if results.all("branches"):
@@ -30,9 +62,47 @@ def page(results: Results) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
+def _short(results: Results) -> str:
+    """What shows and what does not, in a few lines."""
+    claims: dict[str, dict[str, list[str]]] = {}
+    for finding in FINDINGS:
+        word = _compared(results, finding)[0]
+        if word:
+            claims.setdefault(word, {}).setdefault(finding.claim, []).append(NAMES[finding.network])
+    lines = [f"- {NAMES[network]}: {line}" for network in ("cnn", "deit") if (line := _speed_up(results, network))]
+    lines += [
+        f"- {word.capitalize()}: {'; '.join(f'{claim} ({_listed(names)})' for claim, names in found.items())}."
+        for word, found in claims.items()
+    ]
+    return "\n".join([*lines, f"- {_training(results)}"])
+
+
+def _training(results: Results) -> str:
+    """How long it took."""
+    runs = [run for run in all_runs(_seeds(results)) if results.all(run.experiment, run.network)]
+    networks = dict.fromkeys(run.network for run in runs)
+    epochs = {x: epochs_of([run for run in runs if run.network == x], set(), Scale()) for x in networks}
+    minutes = sum(count * EPOCH_SECONDS[network] for network, count in epochs.items()) / 60
+    return (
+        f"Training takes {minutes:.0f} minutes of one core of an x86-64 PC in all: {sum(epochs.values())} epochs, of "
+        + ", ".join(f"{EPOCH_SECONDS[network]:.1f} s ({NAMES[network]})" for network in networks)
+        + "."
+    )
+
+
+def _seeds(results: Results) -> tuple[int, ...]:
+    return tuple(sorted({seed for point in results.all() for seed in point.accuracies}))
+
+
+def _listed(names: list[str]) -> str:
+    """Names in a sentence: "2 branches", "4 branches" and "8 branches" are "2, 4 and 8 branches"."""
+    parts = [name.removesuffix(" branches") for name in names[:-1]] + names[-1:]
+    return " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
+
+
 def _method(results: Results) -> str:
     scale, system = Scale(), load_system(SYSTEM)
-    seeds = sorted({seed for point in results.all() for seed in point.accuracies})
+    seeds = _seeds(results)
     epochs = "; ".join(
         f"{NAMES[name]} {entry.epochs} dense, {entry.round_epochs} after each pruning, {entry.anneal_epochs} to anneal"
         for name, entry in NETWORKS.items()
@@ -47,7 +117,11 @@ def _method(results: Results) -> str:
         "",
         f"**Latency** is projected, not measured: `disco_planning`'s model of the system `{SYSTEM}` (a link of "
         f"{format_rate(system.bandwidth_bytes_per_s, 'B/s')}, {format_rate(system.operations_per_s, 'OP/s')} per node) "
-        f"with {CONVENTION.value_bytes:g} byte per value, at the sparsity that the weights of each layer really have.",
+        f"with {CONVENTION.value_bytes:g} byte per value, at the sparsity that the weights of each layer really have. "
+        "All nodes have the image, so the first layer exchanges nothing (the paper's convention shares it out: "
+        "`Convention.input`). Convolutions and linear layers count; of the DeiT also the products of the attention, "
+        f"and that its layer norms exchange two sums of {PARTIAL_SUM_BYTES} bytes for each token and node, at every "
+        "sparsity, 100 % and independent branches included.",
         "",
         "*Spread* is the sample standard deviation over the seeds. A finding is said to *show* where the means differ "
         "by more than the larger of the two spreads. Differences seed by seed are the sharper measure of DISCO against "
@@ -61,48 +135,51 @@ def _method(results: Results) -> str:
 
 
 def _latency(results: Results, network: str) -> str:
+    lines = [f"### {NAMES[network]}", "", _table(results.all("latency", network)), "", _speed_up(results, network), ""]
+    lines += _verdicts(results, "latency", network)
+    return "\n".join([*lines, "", f"![accuracy against latency](results/latency_{network}.png)"])
+
+
+def _speed_up(results: Results, network: str) -> str:
+    """Of 90 % over dense exchange; empty where either was not run."""
     dense, ninety = (results.get("latency", network, *key) for key in (("dense", 0.0), ("disco", 0.9)))
-    lines = [f"### {NAMES[network]}", "", _table(results.all("latency", network)), ""]
-    if dense and ninety:
-        lines += [
-            f"DISCO at 90 % is projected to take {dense.latency_ms / ninety.latency_ms:.1f} times less time than dense "
-            f"exchange and is {_points(ninety, dense)} in accuracy.",
-            "",
-        ]
-    lines += [
-        *_verdict(results, network, "DISCO beats random sub-rows at 90 %", ("disco", 0.9), ("random", 0.9)),
-        *_verdict(results, network, "DISCO at 100 % beats independent branches", ("disco", 1.0), ("scratch", 1.0)),
-        *_verdict(results, network, "1 % of communication beats none", ("disco", 0.99), ("disco", 1.0)),
-        "",
-        f"![accuracy against latency](results/latency_{network}.png)",
-    ]
-    return "\n".join(lines)
+    if not dense or not ninety:
+        return ""
+    return (
+        f"DISCO at 90 % is projected to take {dense.latency_ms / ninety.latency_ms:.1f} times less time than dense "
+        f"exchange and is {_points(ninety, dense)} in accuracy ({ninety.mean:.1%} and {dense.mean:.1%})."
+    )
 
 
 def _branches(results: Results) -> str:
-    networks = list(dict.fromkeys(point.network for point in results.all("branches")))
     lines = [_table(results.all("branches")), ""]
-    for network in networks:
+    for network in dict.fromkeys(point.network for point in results.all("branches")):
         one, none = (results.get("branches", network, "disco", sparsity) for sparsity in (0.99, 1.0))
         if one and none:
             more = format_time((one.latency_ms - none.latency_ms) / 1e3)
             lines.append(f"- 1 % of communication adds {more} to {NAMES[network]}.")
-        for finding, better, worse in (
-            ("1 % of communication beats none", ("disco", 0.99), ("disco", 1.0)),
-            ("10 % beats none", ("disco", 0.9), ("disco", 1.0)),
-            ("1 % of communication beats branches from scratch", ("disco", 0.99), ("scratch", 1.0)),
-            ("DISCO at 100 % beats branches from scratch", ("disco", 1.0), ("scratch", 1.0)),
-        ):
-            lines += _verdict(results, network, f"{NAMES[network]}: {finding}", better, worse, "branches")
+        lines += _verdicts(results, "branches", network, f"{NAMES[network]}: ")
     return "\n".join([*lines, "", "![accuracy against branches](results/branches.png)"])
 
 
 def _balance(results: Results) -> str:
-    points = [point for point in results.all("balance") if point.sparsity == 1]
-    verdict = _verdict(
-        results, "cnn", "Equilibrium beats uniform sparsity", ("equilibrium", 1.0), ("uniform", 1.0), "balance"
-    )
-    return "\n".join([_table(points), "", *verdict])
+    lines = [_table([point for point in results.all("balance") if point.sparsity == 1]), ""]
+    lines += _verdicts(results, "balance", "cnn")
+    even, balanced = (results.get("balance", "cnn", method, 1.0) for method in ("uniform", "equilibrium"))
+    rounds = results.get("latency", "cnn", "disco", 0.99)
+    if even and balanced:
+        gap = even.latency_ms - balanced.latency_ms
+        lines.append(
+            f"- Uniform sparsity takes {gap:.4f} ms ({gap / balanced.latency_ms:.2%}) more than the equilibrium."
+        )
+    if rounds and balanced:
+        lines.append(
+            f"- DISCO at 99 % of experiment 1, one sparsity reached in rounds, takes {rounds.latency_ms:.2f} ms, the "
+            f"equilibrium {balanced.latency_ms:.2f} ms; it is {_points(rounds, balanced)} in accuracy, with "
+            f"{rounds.epochs} epochs against {balanced.epochs}. So this compares the two plans, each reached in one "
+            "step, and not the best way to either latency."
+        )
+    return "\n".join(lines)
 
 
 def _table(points: list[Point]) -> str:
@@ -118,18 +195,22 @@ def _table(points: list[Point]) -> str:
     return "\n".join(lines)
 
 
-def _verdict(
-    results: Results,
-    network: str,
-    finding: str,
-    better: tuple[str, float],
-    worse: tuple[str, float],
-    experiment: str = "latency",
-) -> list[str]:
-    """One item of a list: whether a finding shows; nothing where it was not run."""
-    first, second = (results.get(experiment, network, *key) for key in (better, worse))
+def _verdicts(results: Results, experiment: str, network: str, before: str = "") -> list[str]:
+    """Items of a list: which findings show; none of what was not run."""
+    lines = []
+    for finding in FINDINGS:
+        word, figures = _compared(results, finding)
+        if word and (finding.experiment, finding.network) == (experiment, network):
+            claim = finding.claim if before else finding.claim[0].upper() + finding.claim[1:]
+            lines.append(f"- {before}{claim}: **{word}** ({figures}).")
+    return lines
+
+
+def _compared(results: Results, finding: Finding) -> tuple[str, str]:
+    """Whether it shows, and by how much; empty where it was not run."""
+    first, second = (results.get(finding.experiment, finding.network, *key) for key in (finding.better, finding.worse))
     if first is None or second is None or not first.accuracies.keys() & second.accuracies.keys():
-        return []
+        return "", ""
     seeds = sorted(first.accuracies.keys() & second.accuracies.keys())
     first, second = first.of(seeds), second.of(seeds)
     gap, spread = first.mean - second.mean, max(first.spread, second.spread)
@@ -140,7 +221,7 @@ def _verdict(
     else:
         word = "does not show: the opposite does" if -gap > spread else "does not show"
     each = ", ".join(f"{100 * (first.accuracies[seed] - second.accuracies[seed]):+.1f}" for seed in seeds)
-    return [f"- {finding}: **{word}** ({100 * gap:+.1f} points, spread {100 * spread:.1f}; seed by seed {each})."]
+    return word, f"{100 * gap:+.1f} points, spread {100 * spread:.1f}; seed by seed {each}"
 
 
 def _points(point: Point, than: Point) -> str:
@@ -152,12 +233,16 @@ def _name(point: Point) -> str:
     return METHODS[point.method] + _SHARE[point.method].format(point.sparsity)
 
 
-_INTRODUCTION = f"""
+_INTRODUCTION = """
 # Experiments
 
 The paper's comparisons (Qin et al., WACV 2024: Figure 9, Tables 2 and 3) in kind, on small networks and a small
-image set that is made here. This page is written by `experiments/run.py` from [results/runs.csv](results/runs.csv),
-one line per trained network; [results/summary.csv](results/summary.csv) has means and spreads.
+image set that is made here. In short:
+"""
+_HOW = f"""
+This page is written by `experiments/run.py` from [results/runs.csv](results/runs.csv), one line per trained network
+with the pruned sub-rows of each layer that exchanges; [results/summary.csv](results/summary.csv) has means and
+spreads.
 
     make experiments                        # everything that is missing in results/runs.csv, then this page
     .venv/bin/python experiments/run.py --quick --output build/quick --work build/quick/networks    # does it work?
@@ -188,6 +273,7 @@ ones in all.
 """
 _BALANCE = """
 ResNet-8 pruned to the sparsity of each layer that makes its communication just hide behind its computation, and to
-one sparsity for all layers with the same total latency; both from the network of 50 % of experiment 1. Latencies
-differ a little, because whole sub-rows are pruned.
+one sparsity for all layers that takes as long; both from the network of 50 % of experiment 1. Sub-rows are pruned
+whole: the equilibrium is rounded to the nearest, and the uniform sparsity up or down in each layer so that it takes
+no less time than the equilibrium, and as little more as can be.
 """

@@ -14,7 +14,7 @@ from page import page
 from pictures import draw
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from runs import COLUMNS, TUNING_SEED, Run, Runner, Scale, all_runs
+from runs import COLUMNS, TUNING_SEED, Runner, Scale, all_runs, epochs_of
 from summary import load, write_summary
 
 from disco_targets.command import run_command
@@ -61,7 +61,7 @@ def _run(output: Path, work: Path, seeds: tuple[int, ...], scale: Scale, only: t
     missing = [run for run in runs if run.key not in done]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=_epochs(missing, done, scale))
+        task = progress.add_task("", total=epochs_of(missing, done, scale))
         runner = Runner(work, scale, lambda: progress.advance(task))
         for run in missing:
             if run.key in _finished(results):  # by another call at the same time
@@ -70,16 +70,6 @@ def _run(output: Path, work: Path, seeds: tuple[int, ...], scale: Scale, only: t
             row = runner.execute(run)
             _append(results, row)
             progress.console.print(" ".join(row.values()))
-
-
-def _epochs(missing: list[Run], done: set[str], scale: Scale) -> int:
-    """Of all that is missing, and of rounds on the way to it that are no results."""
-    wanted = {run.key: run for run in missing}
-    for run in missing:
-        while run.parent is not None and run.parent.key not in done:
-            run = run.parent
-            wanted[run.key] = run
-    return sum(map(scale.epochs, wanted.values())) + sum(map(scale.anneal_epochs, missing))
 
 
 def _report(output: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from glyphs import TEST_FONTS, TRAIN_FONTS, TUNING_FONTS, Difficulty, Images, draw
-from networks import EXAMPLE, NETWORKS, balanced, costs, even, latency_ms
+from networks import EXAMPLE, NETWORKS, balanced, even
 from training import accuracy, train
 
 from disco_pruning import (
@@ -22,11 +22,12 @@ from disco_pruning import (
     network_sparsity,
     plan,
     prune,
+    pruned_sub_rows,
 )
 from disco_pruning.masks import sub_row_norms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from torch import nn
@@ -43,7 +44,7 @@ LAST = (0.99, 1.0)
 
 
 COLUMNS = (
-    "run", "experiment", "network", "nodes", "method", "sparsity", "seed", "epochs", "s_comm", "latency_ms", "accuracy"
+    "run", "experiment", "network", "nodes", "method", "sparsity", "seed", "epochs", "s_comm", "pruned", "accuracy"
 )  # fmt: skip
 
 
@@ -104,6 +105,16 @@ def all_runs(seeds: tuple[int, ...]) -> tuple[Run, ...]:
     """Every run, parents first."""
     parts = (partial(_latency, "cnn"), _balance, _branches, partial(_latency, "deit"))
     return tuple(run for part in parts for seed in seeds for run in part(seed))
+
+
+def epochs_of(runs: Sequence[Run], done: set[str], scale: Scale) -> int:
+    """How many it takes to train `runs`, and rounds on the way to them that are no results, beside those `done`."""
+    wanted = {run.key: run for run in runs}
+    for run in runs:
+        while run.parent is not None and run.parent.key not in done:
+            run = run.parent
+            wanted[run.key] = run
+    return sum(map(scale.epochs, wanted.values())) + sum(map(scale.anneal_epochs, runs))
 
 
 def _latency(network: str, seed: int) -> list[Run]:
@@ -168,7 +179,7 @@ class Runner:
             "seed": str(run.seed),
             "epochs": str(_total_epochs(run, self._scale) + self._scale.anneal_epochs(run)),
             "s_comm": f"{network_sparsity(cut):.4f}",
-            "latency_ms": f"{latency_ms(cut, layer_costs_of(run.network)):.3f}",
+            "pruned": " ".join(str(int(pruned_sub_rows(layer).sum())) for layer in cut.prunable),
             "accuracy": f"{accuracy(model, test):.4f}",
         }
 
@@ -216,8 +227,7 @@ def data(tuning: bool, difficulty: Difficulty, scale: Scale) -> tuple[Images, Im
     )
 
 
-layer_costs_of = cache(costs)
-_planned: Mapping[str, Callable[[str], dict[str, float]]] = {"equilibrium": cache(balanced), "uniform": cache(even)}
+_planned: Mapping[str, Callable[[str], dict[str, float]]] = {"equilibrium": balanced, "uniform": even}
 
 
 def _built(run: Run) -> tuple[nn.Module, Plan]:

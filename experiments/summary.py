@@ -8,6 +8,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from networks import latency_ms
+
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def _point(key: tuple[str, str, str, float], rows: list[dict[str, str]]) -> Poin
 
 
 def load(runs: Path) -> Results:
-    """The rows of a CSV file.
+    """The rows of a CSV file, each with the latency that its pruned sub-rows leave.
 
     Raises:
         DiscoError: There is none.
@@ -118,7 +120,10 @@ def load(runs: Path) -> Results:
     if not runs.exists():
         raise DiscoError(f"there are no results in {runs}: run experiments/run.py first")
     with runs.open(newline="") as file:
-        return Results(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["latency_ms"] = str(latency_ms(row["network"], [int(count) for count in row["pruned"].split()]))
+    return Results(rows)
 
 
 def write_summary(results: Results, path: Path) -> None:

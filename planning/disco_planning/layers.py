@@ -1,7 +1,8 @@
 """Layer tables: what the latency model and the planner know of a network.
 
-One row for each convolution and linear layer, in the order of execution. As CSV, a table has the columns of `COLUMNS`
-and may start with comment lines (`#`).
+One row for each convolution and linear layer, in the order of execution. As CSV, a table has the columns of `COLUMNS`,
+in any order, and may start with comment lines (`#`). Those of `OPTIONAL` may be left out, and `src` may be called
+`source tensor` and hold names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 COLUMNS = (
     "name", "in_ch", "out_ch", "kernel", "stride", "in_h", "in_w", "groups", "macs", "out_h", "out_w", "dilation", "src"
 )  # fmt: skip
+OPTIONAL = ("out_h", "out_w", "dilation")
+"""Without them the output has the size of the input over the stride, rounded up, and dilation is 1."""
+SOURCE = "source tensor"
 _PAIRS = ("kernel", "stride", "dilation")
 
 
@@ -82,10 +86,15 @@ def read_table(text: str, where: str) -> tuple[Layer, ...]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if not line.startswith("#")]
     reader = csv.DictReader((line for _, line in lines), restkey="", strict=True)
     try:
-        names = tuple(reader.fieldnames or ())
-        if set(names) != set(COLUMNS):
-            raise DiscoError(f"{where} is not a layer table: it needs the columns {','.join(COLUMNS)}")
-        layers = tuple(_layer(row, f"{where}, line {lines[reader.line_num - 1][0]}") for row in reader)
+        names = ["src" if name == SOURCE else name for name in reader.fieldnames or ()]
+        if len(set(names)) != len(names) or not set(COLUMNS) - set(OPTIONAL) <= set(names) <= set(COLUMNS):
+            raise DiscoError(
+                f"{where} is not a layer table: it needs the columns {','.join(COLUMNS)} ({', '.join(OPTIONAL)} may be "
+                f"left out, src may be called '{SOURCE}')"
+            )
+        tensors: dict[str, int] | None = {} if SOURCE in (reader.fieldnames or ()) else None
+        reader.fieldnames = names
+        layers = tuple(_layer(row, tensors, f"{where}, line {lines[reader.line_num - 1][0]}") for row in reader)
     except csv.Error as error:
         raise DiscoError(f"{where} is not a CSV file ({error})") from error
     if not layers:
@@ -103,13 +112,18 @@ def unique_names(layers: tuple[Layer, ...], where: str) -> tuple[Layer, ...]:
     return layers
 
 
-def _layer(row: dict[str, str], where: str) -> Layer:
+def _layer(row: dict[str, str], tensors: dict[str, int] | None, where: str) -> Layer:
+    """A row; `tensors` numbers the names of source tensors, where they have names."""
     if None in row.values() or "" in row:
-        raise DiscoError(f"{where}: expected {len(COLUMNS)} values")
-    values: dict[str, Any] = {"name": row["name"]}
-    for column in COLUMNS[1:]:
+        raise DiscoError(f"{where}: expected {len(set(row) - {''})} values")
+    values: dict[str, Any] = {"name": row["name"], "dilation": (1, 1)}
+    if tensors is not None:
+        row["src"] = str(tensors.setdefault(row["src"], len(tensors)))
+    for column in (column for column in COLUMNS[1:] if column in row):
         parse = _pair if column in _PAIRS else _number
         values[column] = parse(row[column], column, where, 0 if column == "src" else 1)
+    for size, stride in zip(("h", "w"), values["stride"], strict=True):
+        values.setdefault(f"out_{size}", -(-values[f"in_{size}"] // stride))
     layer = Layer(**values)
     if not layer.name:
         raise DiscoError(f"{where}: the layer has no name")

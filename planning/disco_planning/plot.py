@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from disco_planning.report import title
 from disco_planning.units import format_time
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from disco_planning.analysis import Analysis
+
+_NAMES = 75
+"""So many names have room on the axis; of more layers every second, third, ... is named."""
 
 
 def plot_png(analysis: Analysis) -> bytes:
@@ -22,7 +26,7 @@ def plot_png(analysis: Analysis) -> bytes:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DiscoError("--plot needs matplotlib: pip install 'disco-edge[plot]', or leave --plot away") from error
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    figure = Figure(figsize=(10, 5.5), layout="constrained")
     axes = figure.subplots()
     positions = range(1, len(analysis.rows) + 1)
     # A layer that sends nothing has no place on a logarithmic axis: its point is left out.
@@ -32,10 +36,15 @@ def plot_png(analysis: Analysis) -> bytes:
     # Hollow and on top: at the equilibrium both lie on each other.
     axes.plot(positions, comm, "o-", color="tab:blue", markersize=6, fillstyle="none", linewidth=1, label="L_comm")
     axes.set_yscale("log")
-    axes.set_xlabel("layer")
     axes.set_ylabel("latency in ms, projected")
-    nodes = analysis.cluster.nodes
-    axes.set_title(f"{analysis.model}, {nodes} node{'s' * (nodes > 1)}: {format_time(analysis.total_seconds)} in total")
+    step = -(-len(analysis.rows) // _NAMES)
+    names = [row.cost.layer.name for row in analysis.rows][::step]
+    axes.set_xticks(positions[::step], names, rotation=90, fontsize=7)
+    axes.set_title(
+        f"{title(analysis)} ({analysis.system.name})\n"
+        f"mean S = {analysis.mean_sparsity:.4g}, {format_time(analysis.total_seconds)} in total",
+        fontsize="medium",
+    )
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend()
     buffer = io.BytesIO()

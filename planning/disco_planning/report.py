@@ -29,7 +29,7 @@ def print_report(analysis: Analysis, console: Console) -> None:
 def layers_table(analysis: Analysis) -> Table:
     """One row for each layer; the longer of the two times is what it takes, unless they cannot overlap."""
     columns = ("channels", "MMAC", "S", "L_comm ms", "L_comp ms", "ms")
-    table = report_table(escape(_title(analysis)), ("layer",), columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table = report_table(escape(title(analysis)), ("layer",), columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
     for row in analysis.rows:
         layer = row.cost.layer
         table.add_row(
@@ -80,7 +80,8 @@ def sweep_table(points: Sequence[Point], sparsity: float | None) -> Table:
     return table
 
 
-def _title(analysis: Analysis) -> str:
+def title(analysis: Analysis) -> str:
+    """Model, nodes and how fast they are."""
     cluster = analysis.cluster
     rates = ", ".join(format_rate(rate, "OP/s") for rate in dict.fromkeys(cluster.operations_per_s))
     nodes = "1 node" if cluster.nodes == 1 else f"{cluster.nodes} nodes"

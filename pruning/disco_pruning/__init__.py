@@ -5,6 +5,7 @@
 
 from disco_pruning.baselines import from_scratch, independent_branches
 from disco_pruning.export import export_onnx
+from disco_pruning.layer_table import layer_table
 from disco_pruning.masks import bake, communication_sparsity, pruned_sub_rows, sub_row_norms
 from disco_pruning.planning import MixingLayer, Plan, plan
 from disco_pruning.report import LayerReport, format_report, plot_mask, report
@@ -24,6 +25,7 @@ __all__ = [
     "format_report",
     "from_scratch",
     "independent_branches",
+    "layer_table",
     "load_checkpoint",
     "load_sparsity",
     "network_sparsity",

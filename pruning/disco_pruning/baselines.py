@@ -41,9 +41,10 @@ def from_scratch(model: nn.Module) -> nn.Module:
 def independent_branches(
     model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequence[float] | None = None
 ) -> nn.Module:
-    """A copy of `model` as `nodes` branches that never exchange anything, untrained.
+    """A copy of `model` as `nodes` branches whose layers exchange nothing, untrained.
 
-    The architecture of a network pruned to 100 %, to be trained from scratch by the same loop.
+    The architecture of a network pruned to 100 %, to be trained from scratch by the same loop. What `Plan.notes` lists
+    cannot be pruned and crosses the wire here too, such as the sums of layer norms over channels of several nodes.
     Reads the plan of `model`, so arguments and errors are those of `plan`.
     """
     fresh = from_scratch(model)

@@ -33,6 +33,14 @@ def test_a_table_survives_its_csv() -> None:
     assert read_table(text.replace("\n", "\r\n"), "x") == layers
 
 
+def test_columns_that_may_be_left_out_and_names_of_tensors() -> None:
+    text = "name,in_ch,out_ch,kernel,stride,in_h,in_w,groups,macs,source tensor\n"
+    text += "a,3,8,3,2,9,8,1,100,image\nb,8,8,1,1,5,4,1,100,pool/out\nc,3,8,1,1,9,8,1,100,image\n"
+    layers = read_table(text, "x")
+    assert [(layer.out_h, layer.out_w, layer.dilation) for layer in layers[:2]] == [(5, 4, (1, 1))] * 2
+    assert [layer.src for layer in layers] == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
