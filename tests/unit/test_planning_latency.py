@@ -268,6 +268,10 @@ def test_figures_read_well() -> None:
     assert format_rate(125e9, "OP/s") == "125 GOP/s"
 
 
+def test_a_uart_takes_ten_bits_a_byte() -> None:
+    assert load_system("stm32h743-uart").bandwidth_bytes_per_s == 12.5e6 / 10
+
+
 def test_every_system_loads_and_names_its_source() -> None:
     assert {"paper", "jetson-nano", "raspberry-pi-4"} <= set(known_systems())
     assert all(load_system(name).source.strip() for name in known_systems())

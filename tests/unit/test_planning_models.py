@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="the networks are PyTorch: pip insta
 
 from torch import nn  # noqa: E402
 
+from disco_planning.layers import read_table  # noqa: E402
 from disco_planning.sources import known_models, load_network  # noqa: E402
 from disco_pruning import plan  # noqa: E402
 from disco_pruning.layer_table import layer_table  # noqa: E402
@@ -126,6 +128,20 @@ def test_exporting_keeps_names_and_shapes_of_a_transformer(tmp_path: Path) -> No
             parameter.normal_()
     export_onnx(model, tmp_path / "deit.onnx", (3, 32, 32))
     assert load_network(str(tmp_path / "deit.onnx")).layers == zoo_table("deit_micro")
+
+
+def test_the_code_of_the_page_on_planning(repository: Path) -> None:
+    page = (repository / "docs" / "planning.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)  # noqa: S102
+    assert read_table(str(names["text"]), "page") == load_network("zoo:resnet50").layers
+
+
+def test_networks_are_exported_by_name() -> None:
+    from disco_pruning import models
+
+    assert {entry.build.__name__ for entry in ZOO.values()} <= set(models.__all__)
 
 
 def test_the_model_is_left_as_it_was() -> None:
