@@ -19,7 +19,7 @@ help: ## Show this list
 demo: setup-demo ## Export, build and run ResNet-8 on two emulated boards and show the numbers
 	@$(BIN)/python examples/resnet8_digits/demo.py
 
-experiments: setup ## Train what experiments/results lacks and write its page (an hour; goes on where it was stopped)
+experiments: setup ## Train what experiments/results lacks and write its page (half an hour; goes on where it was stopped)
 	@$(BIN)/python experiments/run.py
 
 bench-firmware: setup ## Count instructions of every kernel choice on all emulated boards (some minutes)

@@ -71,6 +71,7 @@ def _against_latency(axes: Any, results: Results, network: str) -> None:
         ylabel="accuracy in %",
         title=f"{NAMES[network]}, two nodes ({SYSTEM})",
     )
+    axes.margins(x=0.08)  # room for the labels on the left
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.grid(alpha=0.3)
