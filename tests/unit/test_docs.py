@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from importlib import import_module
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_the_checks_see_faults(tmp_path: Path, options: dict[str, set[str]]) -> 
     assert calls(text) == [("disco-run", "--boards"), ("disco-run", "--no-such"), ("disco-latency", "--nodes")]
     assert "--boards" in options["disco-run"]
     assert "--no-such" not in options["disco-run"]
+
+
+def test_the_readme_has_the_figure_of_the_experiments() -> None:
+    with (REPOSITORY / "experiments" / "results" / "summary.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["experiment"], row["network"]) == ("latency", "cnn")]
+    dense, ninety = (
+        next(row for row in rows if (row["method"], row["sparsity"]) == key)
+        for key in (("dense", "0"), ("disco", "0.9"))
+    )
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert f"{float(dense['latency_ms']) / float(ninety['latency_ms']):.1f} times less time" in text
+    accuracies = [f"{100 * float(row['accuracy_mean']):.1f}" for row in (ninety, dense)]
+    assert f"({accuracies[0]} and {accuracies[1]} %" in text
 
 
 def test_the_readme_has_the_figures_of_the_benchmark() -> None:
