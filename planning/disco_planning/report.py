@@ -81,8 +81,9 @@ def sweep_table(points: Sequence[Point], sparsity: float | None) -> Table:
 
 
 def title(analysis: Analysis) -> str:
-    """Model, nodes and how fast they are."""
+    """Model, nodes, how fast they are, and their shares where they are unequal."""
     cluster = analysis.cluster
     rates = ", ".join(format_rate(rate, "OP/s") for rate in dict.fromkeys(cluster.operations_per_s))
     nodes = "1 node" if cluster.nodes == 1 else f"{cluster.nodes} nodes"
-    return f"{analysis.model} on {nodes}: {format_rate(cluster.bandwidth_bytes_per_s, 'B/s')}, {rates}"
+    unequal = "" if len(set(cluster.shares)) == 1 else f", shares {':'.join(f'{share:.3g}' for share in cluster.shares)}"
+    return f"{analysis.model} on {nodes}: {format_rate(cluster.bandwidth_bytes_per_s, 'B/s')}, {rates}{unequal}"

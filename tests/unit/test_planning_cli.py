@@ -148,8 +148,9 @@ def prune_half(bundle: Path) -> None:
     (bundle / "bundle.json").write_text(json.dumps(manifest))
 
 
-def test_shares_may_be_a_ratio() -> None:
+def test_shares_may_be_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
     ratio = run_json("zoo:resnet8", *PAPER, "--shares", "3,1")
+    assert "shares 0.75:0.25" in capsys.readouterr().out
     assert ratio["system"]["shares"] == [0.75, 0.25]
     assert ratio["total_seconds"] == run_json("zoo:resnet8", *PAPER, "--shares", "0.75,0.25")["total_seconds"]
 
