@@ -22,7 +22,7 @@ class PlannedCut:
     shares: tuple[float, ...] | None
     """The fraction of each node; None for equal ones."""
     layers: tuple[str, ...]
-    """Names of its mixing layers."""
+    """Names of its mixing layers, where the plan has them."""
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
@@ -65,7 +65,7 @@ def read_plan(text: str, where: str) -> PlannedCut:
     try:
         plan = json.loads(text)
         nodes, shares = int(plan["nodes"]), plan["shares"]
-        names = tuple(str(layer["name"]) for layer in plan["layers"])
+        names = tuple(str(layer["name"]) for layer in plan.get("layers", ()))
         return PlannedCut(nodes, None if shares is None else fractions([float(x) for x in shares], nodes), names)
     except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
         raise DiscoError(
