@@ -48,7 +48,7 @@ def fractions(shares: Sequence[float], nodes: int) -> tuple[float, ...]:
     text = ", ".join(f"{share:g}" for share in shares)
     if len(shares) != nodes:
         raise UsageError(f"{len(shares)} shares for {nodes} nodes ({text}): give one for each node")
-    total = math.fsum(shares) if all(0 < share < math.inf for share in shares) else 0.0
+    total = sum(shares) if all(0 < share < math.inf for share in shares) else 0.0
     if not 0 < total < math.inf:
         raise UsageError(f"shares {text}: give each node a number above zero, such as 3,1")
     if max(shares) < 1 and abs(total - 1) > _TOLERANCE:
