@@ -85,5 +85,6 @@ def title(analysis: Analysis) -> str:
     cluster = analysis.cluster
     rates = ", ".join(format_rate(rate, "OP/s") for rate in dict.fromkeys(cluster.operations_per_s))
     nodes = "1 node" if cluster.nodes == 1 else f"{cluster.nodes} nodes"
-    unequal = "" if len(set(cluster.shares)) == 1 else f", shares {':'.join(f'{share:.3g}' for share in cluster.shares)}"
+    shares = ":".join(f"{share:.3g}" for share in cluster.shares)
+    unequal = f", shares {shares}" if len(set(cluster.shares)) > 1 else ""
     return f"{analysis.model} on {nodes}: {format_rate(cluster.bandwidth_bytes_per_s, 'B/s')}, {rates}{unequal}"
