@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disco_firmware.framing import WIRE_OVERHEAD_BYTES
 from disco_firmware.manifest import runs_of_ops
-from disco_firmware.protocol import LINK_WINDOW, MAX_PAYLOAD, Channels, Credit
+from disco_firmware.protocol import LINK_EAGER, LINK_WINDOW, MAX_PAYLOAD, Channels, Credit
 from disco_planning.replay_graph import Arrival, Graph, Part, Protocol, Stream, Task
 from disco_targets.errors import DiscoError
 
@@ -21,6 +21,7 @@ PROTOCOL = Protocol(
     data_bytes=MAX_PAYLOAD - Channels.HEADER_BYTES,
     overhead_bytes=Channels.HEADER_BYTES + WIRE_OVERHEAD_BYTES,
     window=LINK_WINDOW,
+    eager=LINK_EAGER,
     acknowledgement_bytes=WIRE_OVERHEAD_BYTES,
     credit_bytes=Credit.layout.size + WIRE_OVERHEAD_BYTES,
 )

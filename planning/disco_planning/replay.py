@@ -281,7 +281,7 @@ class _Engine:
         index = direction.streams[0]
         stream, state, protocol = self._graph.streams[index], self._states[index], self._graph.protocol
         size = min(state.final - state.packed, protocol.data_bytes)
-        at_once = protocol.window is None or direction.under_way == 0 or state.final == stream.bytes
+        at_once = protocol.window is None or direction.under_way < protocol.eager or state.final == stream.bytes
         if not state.open or size == 0 or (size < protocol.data_bytes and not at_once):
             return None
         state.packed += size

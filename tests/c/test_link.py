@@ -45,33 +45,41 @@ def _answers(data: bytes) -> list[tuple[int, int]]:
 # ---- primitives
 
 
-@given(st.binary(max_size=254))
+@given(st.binary(max_size=253))
 def test_cobs_is_the_same_in_both_languages(shim: ctypes.CDLL, raw: bytes) -> None:
-    encoded = ctypes.create_string_buffer(256)
-    length = shim.disco_cobs_encode(raw, len(raw), encoded)
-    assert encoded.raw[:length] == cobs_encode(raw)
-    decoded, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
-    assert shim.disco_cobs_decode(encoded.raw[:length], length, decoded, 254, ctypes.byref(size)) == 0
-    assert decoded.raw[: size.value] == raw
+    block = ctypes.create_string_buffer(b"\x5a" + raw + b"\xa5", len(raw) + 2)
+    assert shim.disco_cobs_encode(block, len(raw)) == len(raw) + 1
+    assert block.raw == cobs_encode(raw) + b"\xa5"
+    assert shim.disco_cobs_decode(block, len(raw) + 1) == len(raw) + 1
+    assert block.raw[1:] == raw + b"\xa5"
 
 
-@given(st.binary(max_size=300), st.integers(0, 260))
-def test_cobs_decoders_refuse_the_same_bytes(shim: ctypes.CDLL, encoded: bytes, capacity: int) -> None:
-    decoded, size = ctypes.create_string_buffer(b"\xa5" * 512, 512), ctypes.c_size_t()
-    status = shim.disco_cobs_decode(encoded, len(encoded), decoded, capacity, ctypes.byref(size))
-    assert decoded.raw[capacity : capacity + 100] == b"\xa5" * 100
+@given(st.lists(st.integers(1, 9) | st.integers(1, 255), max_size=260).map(bytes))
+def test_cobs_decoders_refuse_the_same_bytes(shim: ctypes.CDLL, encoded: bytes) -> None:
+    block = ctypes.create_string_buffer(encoded + b"\xa5" * 9, len(encoded) + 9)
+    size = shim.disco_cobs_decode(block, len(encoded))
+    assert block.raw[len(encoded) :] == b"\xa5" * 9
     try:
-        expected = cobs_decode(encoded)
+        expected = cobs_decode(encoded) if len(encoded) <= 254 else None
     except FramingError:
-        assert status != 0
-        return
-    assert (status == 0) == (len(expected) <= capacity)
-    if status == 0:
-        assert decoded.raw[: size.value] == expected
+        expected = None
+    assert (size == 0) == (expected is None)
+    if expected is not None:
+        assert block.raw[1:size] == expected
+
+
+@given(st.binary(max_size=300))
+def test_cobs_decoder_stays_in_the_block(shim: ctypes.CDLL, encoded: bytes) -> None:
+    block = ctypes.create_string_buffer(encoded + b"\xa5" * 9, len(encoded) + 9)
+    assert shim.disco_cobs_decode(block, len(encoded)) in (0, len(encoded))
+    assert block.raw[len(encoded) :] == b"\xa5" * 9
 
 
 def test_cobs_refuses_more_than_one_block(shim: ctypes.CDLL) -> None:
-    assert shim.disco_cobs_encode(bytes(255), 255, ctypes.create_string_buffer(300)) == 0
+    block = ctypes.create_string_buffer(b"\x07" * 300, 300)
+    assert shim.disco_cobs_encode(block, 254) == 0
+    assert shim.disco_cobs_decode(block, 255) == 0
+    assert block.raw == b"\x07" * 300
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

@@ -146,15 +146,9 @@ def build_shim(folder: Path, *, stream: bool = False) -> ctypes.CDLL:
     for name in ("shim_take", "shim_messages", "shim_link_bytes"):
         getattr(library, name).restype = ctypes.c_size_t
     library.shim_stats.restype = ctypes.POINTER(Stats)
-    library.disco_cobs_encode.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]
-    library.disco_cobs_encode.restype = ctypes.c_size_t
-    library.disco_cobs_decode.argtypes = [
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.POINTER(ctypes.c_size_t),
-    ]
+    for name in ("disco_cobs_encode", "disco_cobs_decode"):
+        getattr(library, name).argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        getattr(library, name).restype = ctypes.c_size_t
     library.disco_crc32.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
     library.disco_crc32.restype = ctypes.c_uint32
     return library

@@ -1,54 +1,34 @@
-/* COBS for frames that fit one block, so that at most one byte is added and both directions can work in place. */
+/* COBS for frames of one block: exactly one byte is added, and only the places of zeros change. */
 #include "disco/cobs.h"
 
-#include <stdbool.h>
+#include <string.h>
 
-#define MAX_RAW_BYTES 254u
-
-size_t disco_cobs_encode(const uint8_t *raw, size_t length, uint8_t *encoded) {
-    if (length > MAX_RAW_BYTES) {
+size_t disco_cobs_encode(uint8_t *block, size_t length) {
+    if (length > DISCO_COBS_MAX_BYTES) {
         return 0;
     }
-    size_t code_at = 0; /* where the distance to the next zero belongs */
-    for (size_t i = 0; i < length; ++i) {
-        const uint8_t byte = raw[i];
-        encoded[i + 1] = byte;
-        if (byte == 0) {
-            encoded[code_at] = (uint8_t)(i + 1 - code_at);
-            code_at = i + 1;
-        }
+    uint8_t *const end = block + 1 + length;
+    uint8_t *code = block; /* where the distance to the next zero belongs */
+    uint8_t *zero = NULL;
+    while (code + 1 < end && (zero = memchr(code + 1, 0, (size_t)(end - code - 1))) != NULL) {
+        *code = (uint8_t)(zero - code);
+        code = zero;
     }
-    encoded[code_at] = (uint8_t)(length + 1 - code_at);
+    *code = (uint8_t)(end - code);
     return length + 1;
 }
 
-disco_status_t disco_cobs_decode(const uint8_t *encoded, size_t length, uint8_t *raw, size_t capacity,
-                                 size_t *raw_length) {
-    size_t written = 0;
-    size_t at = 0;
-    while (at < length) {
-        const size_t code = encoded[at];
+size_t disco_cobs_decode(uint8_t *block, size_t length) {
+    if (length == 0 || length > DISCO_COBS_MAX_BYTES + 1) {
+        return 0;
+    }
+    for (size_t at = 0; at < length;) {
+        const size_t code = block[at];
         if (code == 0 || code > length - at) {
-            return DISCO_ERR_PROTOCOL;
+            return 0;
         }
-        const size_t next = at + code;
-        const bool zero_follows = code != 0xFF && next != length;
-        if (code - 1 + (zero_follows ? 1u : 0u) > capacity - written) {
-            return DISCO_ERR_PROTOCOL;
-        }
-        for (++at; at < next; ++at) {
-            if (encoded[at] == 0) {
-                return DISCO_ERR_PROTOCOL;
-            }
-            raw[written++] = encoded[at];
-        }
-        if (zero_follows) {
-            raw[written++] = 0;
-        }
+        block[at] = 0;
+        at += code;
     }
-    if (length == 0) {
-        return DISCO_ERR_PROTOCOL;
-    }
-    *raw_length = written;
-    return DISCO_OK;
+    return length;
 }

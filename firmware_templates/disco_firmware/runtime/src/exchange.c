@@ -67,7 +67,7 @@ static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, bool 
 /* The time is read once for all links: it takes a port longer than a look at a line on which nothing came. */
 static disco_status_t serve_all(disco_executor_t *executor, bool offer, uint32_t now_ms) {
     disco_status_t status = poll_host(executor, now_ms);
-    for (uint8_t node = 0; node <= DISCO_MAX_PEERS && status == DISCO_OK; ++node) {
+    for (uint8_t node = 0; node < executor->model->node_count && status == DISCO_OK; ++node) {
         if (executor->links[node] != NULL) {
             status = serve_peer(executor, node, offer, now_ms);
         }
@@ -87,7 +87,7 @@ static void resume(disco_executor_t *executor, uint32_t now_ms) {
     if (executor->host != NULL) {
         disco_link_resume(executor->host, now_ms);
     }
-    for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
+    for (uint8_t node = 0; node < executor->model->node_count; ++node) {
         if (executor->links[node] != NULL) {
             disco_link_resume(executor->links[node], now_ms);
         }
@@ -106,9 +106,22 @@ disco_status_t disco_exchange_serve(disco_executor_t *executor) {
 
 /* ---- waiting --------------------------------------------------------------------------------------------------------------- */
 
-static void count_wait(const disco_executor_t *executor, uint64_t since) {
+/* Pumps while the node has nothing else to do. It is work where a frame was packed or taken; empty looks are part of the wait. */
+static disco_status_t pump_waiting(disco_executor_t *executor, uint64_t *work) {
+    executor->moved = false;
+    const uint64_t before = disco_port_task_ticks();
+    const disco_status_t status = disco_exchange_pump(executor);
+    if (executor->moved) {
+        *work += disco_port_task_ticks() - before;
+    }
+    return status;
+}
+
+static void count_wait(const disco_executor_t *executor, uint64_t since, uint64_t work) {
     if (executor->op != DISCO_NONE) {
-        executor->model->op_records[executor->op].wait += disco_port_ticks() - since;
+        disco_op_record_t *record = &executor->model->op_records[executor->op];
+        record->wait += disco_port_ticks() - since - work;
+        record->send += work;
     }
 }
 
@@ -133,13 +146,14 @@ static disco_status_t await(disco_executor_t *executor, const uint32_t *progress
     }
     const uint64_t since = disco_port_ticks();
     const uint32_t start_ms = disco_port_milliseconds();
+    uint64_t work = 0;
     for (;;) {
-        const disco_status_t status = disco_exchange_pump(executor);
+        const disco_status_t status = pump_waiting(executor, &work);
         if (status != DISCO_OK) {
             return status;
         }
         if (*progress >= target) {
-            count_wait(executor, since);
+            count_wait(executor, since, work);
             return DISCO_OK;
         }
         const uint32_t waited_ms = disco_port_milliseconds() - start_ms;

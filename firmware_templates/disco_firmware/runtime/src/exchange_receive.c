@@ -18,6 +18,7 @@ static disco_status_t take_credit(disco_executor_t *executor, uint8_t node, cons
     }
     peer->credit_inference = inference;
     peer->credit_opened = opened;
+    executor->moved = true;
     return DISCO_OK;
 }
 
@@ -58,6 +59,7 @@ static disco_status_t take_channels(disco_executor_t *executor, uint8_t node, co
     disco_stream_scatter(model, &model->tensors[receive->tensor], receive->first_channel, receive->channel_count,
                          offset, count, payload + DISCO_CHANNELS_HEADER_BYTES);
     state->received_bytes += count;
+    executor->moved = true;
     return DISCO_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Sending. The final bytes of all sends to one peer leave in exchange order, once the peer's credit covers them. A frame goes out when it
- * is full, when it ends its stream, or when nothing else is on its way to that peer (Nagle's rule, RFC 896): a waiting peer gets the
- * first bytes at once, and while it is still busy with them, rows of few channels gather into full frames.
+ * is full, when it ends its stream, or when the link is eager: when hardly anything is on its way to that peer (after Nagle's rule, RFC 896). So a
+ * waiting peer gets the first bytes at once, and while the line is busy with them, rows of few channels gather into full frames.
  */
 #include "bytes.h"
 #include "disco/port.h"
@@ -26,6 +26,7 @@ static bool send_credit(disco_executor_t *executor, uint8_t node, disco_link_t *
         return false;
     }
     executor->peers[node].credit_pending = false;
+    executor->moved = true;
     return true;
 }
 
@@ -40,7 +41,7 @@ static uint32_t frame_bytes(const disco_send_state_t *state, uint32_t total, con
     if (waiting >= CHUNK_BYTES) {
         return CHUNK_BYTES;
     }
-    return state->final_bytes == total || disco_link_idle(link) ? waiting : 0;
+    return state->final_bytes == total || disco_link_eager(link) ? waiting : 0;
 }
 
 static void fill_frame(const disco_executor_t *executor, const disco_send_t *send, uint32_t offset, uint32_t length,
@@ -71,6 +72,7 @@ static bool send_channels(disco_executor_t *executor, uint8_t node, disco_link_t
     if (disco_link_commit(link, DISCO_MSG_CHANNELS, (uint16_t)(DISCO_CHANNELS_HEADER_BYTES + length)) != DISCO_OK) {
         return false;
     }
+    executor->moved = true;
     state->packed_bytes += length;
     ++state->frames;
     state->last_packed = disco_port_ticks();

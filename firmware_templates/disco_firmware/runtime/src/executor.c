@@ -122,9 +122,9 @@ static void compute_rows(const disco_executor_t *executor, const disco_op_t *op,
 
 /* Non-blocking work on the links after a computation. */
 static disco_status_t serve_links(disco_executor_t *executor) {
-    const uint64_t before = disco_port_ticks();
+    const uint64_t before = disco_port_task_ticks();
     const disco_status_t status = disco_exchange_serve(executor);
-    executor->model->op_records[executor->op].send += disco_port_ticks() - before;
+    executor->model->op_records[executor->op].send += disco_port_task_ticks() - before;
     return status;
 }
 

@@ -3,13 +3,14 @@
 
 #include <string.h>
 
+#include "bytes.h"
 #include "disco/cobs.h"
 #include "disco/crc32.h"
 #include "disco/port.h"
 
 #define DELIMITER 0u
-/* So many chunks are read in one poll at most, so that a line full of garbage cannot hold the caller: twice what a window takes. */
-#define POLL_CHUNKS (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES / DISCO_LINK_CHUNK_BYTES)
+/* From so many bytes on a poll reads no more, so that a line full of garbage cannot hold the caller: twice what a window takes. */
+#define POLL_BYTES (2u * DISCO_LINK_WINDOW * DISCO_WIRE_MAX_BYTES)
 
 enum {
     AT_OPCODE,
@@ -22,7 +23,8 @@ enum {
     AT_PAYLOAD = DISCO_FRAME_HEADER_BYTES
 };
 
-typedef char frame_fits_one_cobs_block[DISCO_MAX_PAYLOAD + DISCO_FRAME_OVERHEAD_BYTES <= 254 ? 1 : -1];
+typedef char frame_fits_one_cobs_block[DISCO_MAX_PAYLOAD + DISCO_FRAME_OVERHEAD_BYTES <= DISCO_COBS_MAX_BYTES ? 1 : -1];
+typedef char long_frame_leaves_room[DISCO_LINK_RECEIVE_BYTES > DISCO_WIRE_MAX_BYTES ? 1 : -1];
 typedef char window_divides_sequence_space[256 % DISCO_LINK_WINDOW == 0 ? 1 : -1];
 
 static uint8_t distance(uint8_t from, uint8_t to) {
@@ -55,39 +57,22 @@ static uint16_t seal(const disco_link_t *link, uint8_t *wire) {
     uint8_t *frame = wire + 1;
     frame[AT_EXPECTED] = link->receive_next;
     const size_t covered = (size_t)AT_PAYLOAD + frame[AT_LENGTH];
-    const uint32_t crc = disco_crc32(0, frame, covered);
-    for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
-        frame[covered + i] = (uint8_t)(crc >> (8 * i));
-    }
-    const size_t encoded = disco_cobs_encode(frame, covered + DISCO_FRAME_CRC_BYTES, wire);
+    disco_put_u32(frame + covered, disco_crc32(0, frame, covered));
+    const size_t encoded = disco_cobs_encode(wire, covered + DISCO_FRAME_CRC_BYTES);
     wire[encoded] = DELIMITER;
     return (uint16_t)(encoded + 1);
 }
 
-/* Takes the encoding back: a COBS code stands where the byte before each part of the frame was a zero. */
-static void unseal(uint8_t *wire, uint16_t wire_length) {
-    for (uint16_t at = 0; at + 1 < wire_length;) {
-        const uint16_t next = (uint16_t)(at + wire[at]);
-        wire[at] = 0;
-        at = next;
+/* Decodes the received frame in place, behind the first byte of its block; NULL when it is damaged. */
+static const uint8_t *decode_frame(uint8_t *block, size_t length) {
+    if (disco_cobs_decode(block, length) == 0 || length - 1 < DISCO_FRAME_OVERHEAD_BYTES) {
+        return NULL;
     }
-}
-
-/* Decodes the received frame in place; false when it is damaged. */
-static bool decode_frame(disco_link_t *link, uint16_t encoded_length) {
-    uint8_t *frame = link->received;
-    size_t length = 0;
-    if (disco_cobs_decode(frame, encoded_length, frame, sizeof link->received, &length) != DISCO_OK ||
-        length < DISCO_FRAME_OVERHEAD_BYTES) {
-        return false;
-    }
-    const size_t covered = length - DISCO_FRAME_CRC_BYTES;
-    uint32_t crc = 0;
-    for (size_t i = 0; i < DISCO_FRAME_CRC_BYTES; ++i) {
-        crc |= (uint32_t)frame[covered + i] << (8 * i);
-    }
-    return crc == disco_crc32(0, frame, covered) && frame[AT_LENGTH] == length - DISCO_FRAME_OVERHEAD_BYTES &&
-           frame[AT_LENGTH] <= DISCO_MAX_PAYLOAD;
+    const uint8_t *frame = block + 1;
+    const size_t covered = length - 1 - DISCO_FRAME_CRC_BYTES;
+    const bool whole = frame[AT_LENGTH] == covered - AT_PAYLOAD && frame[AT_LENGTH] <= DISCO_MAX_PAYLOAD &&
+                       disco_get_u32(frame + covered) == disco_crc32(0, frame, covered);
+    return whole ? frame : NULL;
 }
 
 /* A greeting is taken from whoever sits on the line, so that a wrong cable is reported by the name of the node found there. */
@@ -180,14 +165,12 @@ static disco_status_t take_sequenced(disco_link_t *link, const uint8_t *frame) {
     return DISCO_OK;
 }
 
-static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
-    const uint16_t encoded_length = link->received_length;
-    link->received_length = 0;
-    if (encoded_length == 0) {
+static disco_status_t take_frame(disco_link_t *link, uint8_t *block, size_t length, uint32_t now_ms) {
+    if (length == 0) {
         return DISCO_OK; /* two delimiters in a row */
     }
-    const uint8_t *frame = link->received;
-    if (!decode_frame(link, encoded_length)) {
+    const uint8_t *frame = decode_frame(block, length);
+    if (frame == NULL) {
         take_damaged(link);
         return DISCO_OK;
     }
@@ -217,34 +200,54 @@ static disco_status_t take_frame(disco_link_t *link, uint32_t now_ms) {
     }
 }
 
-static disco_status_t take_byte(disco_link_t *link, uint8_t byte, uint32_t now_ms) {
-    if (byte == DELIMITER) {
-        return take_frame(link, now_ms);
-    }
-    if (link->received_length < sizeof link->received) { /* a frame that fills it is longer than any whole one */
-        link->received[link->received_length++] = byte;
-    }
-    return DISCO_OK;
-}
-
-/* Reads the next chunk; false when nothing has arrived. */
-static bool read_chunk(disco_link_t *link) {
-    link->chunk_offset = 0;
-    link->chunk_length = (uint8_t)disco_port_read(link->port_link, link->chunk, sizeof link->chunk);
-    return link->chunk_length > 0;
-}
-
-disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms) {
-    uint32_t chunks = 0;
-    for (;;) {
-        if (link->chunk_offset == link->chunk_length && (chunks++ == POLL_CHUNKS || !read_chunk(link))) {
+/* Takes all frames that have come in whole. A handler may reset the link: then nothing is left. */
+static disco_status_t take_frames(disco_link_t *link, uint32_t now_ms) {
+    while (link->received_seen < link->received_end) {
+        uint8_t *const unseen = link->received + link->received_seen;
+        const uint8_t *const delimiter = memchr(unseen, DELIMITER, (size_t)(link->received_end - link->received_seen));
+        if (delimiter == NULL) {
+            link->received_seen = link->received_end;
             return DISCO_OK;
         }
-        const disco_status_t status = take_byte(link, link->chunk[link->chunk_offset++], now_ms);
+        uint8_t *const block = link->received + link->received_begin;
+        link->received_seen = link->received_begin = (uint16_t)(delimiter + 1 - link->received);
+        const disco_status_t status = take_frame(link, block, (size_t)(delimiter - block), now_ms);
         if (status != DISCO_OK) {
             return status;
         }
     }
+    return DISCO_OK;
+}
+
+/* Moves the frame that has come in in part to the front. Of one that is longer than any whole one the end is dropped, as it comes. */
+static void make_room(disco_link_t *link) {
+    const uint16_t begin = link->received_begin;
+    if (begin > 0) {
+        link->received_end = (uint16_t)(link->received_end - begin);
+        link->received_seen = (uint16_t)(link->received_seen - begin);
+        link->received_begin = 0;
+        memmove(link->received, link->received + begin, link->received_end);
+    }
+    if (link->received_seen > DISCO_WIRE_MAX_BYTES) {
+        link->received_end = link->received_seen = DISCO_WIRE_MAX_BYTES;
+    }
+}
+
+disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms) {
+    size_t total = 0;
+    for (bool more = true; more;) {
+        make_room(link);
+        const size_t room = sizeof link->received - link->received_end;
+        const size_t count = disco_port_read(link->port_link, link->received + link->received_end, room);
+        link->received_end = (uint16_t)(link->received_end + count);
+        const disco_status_t status = take_frames(link, now_ms);
+        if (status != DISCO_OK) {
+            return status;
+        }
+        total += count;
+        more = count == room && total < POLL_BYTES;
+    }
+    return DISCO_OK;
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------------------------- */
@@ -312,7 +315,9 @@ static void count_written(disco_link_t *link, const disco_link_slot_t *slot) {
 static void seal_at_cursor(disco_link_t *link) {
     disco_link_slot_t *slot = slot_of(link, link->send_cursor);
     if (slot->wire_length == 0 || slot->expected != link->receive_next) {
-        unseal(slot->wire, slot->wire_length);
+        if (slot->wire_length > 0) {
+            (void)disco_cobs_decode(slot->wire, (size_t)slot->wire_length - 1);
+        }
         slot->wire_length = seal(link, slot->wire);
         slot->expected = link->receive_next;
     }
@@ -342,7 +347,17 @@ static bool needs_acknowledgement(const disco_link_t *link) {
     return link->nak_due || (link->ack_due && link->send_cursor == link->send_next);
 }
 
+/* Nothing to write, to acknowledge or to be acknowledged: most looks at a line find it so. */
+static bool is_quiet(const disco_link_t *link) {
+    return link->send_base == link->send_next && link->send_cursor == link->send_next && link->cursor_offset == 0 &&
+           link->control_length == 0 && !link->ack_due && !link->nak_due && !link->rewind;
+}
+
 void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
+    if (is_quiet(link)) {
+        link->timer_running = false;
+        return;
+    }
     run_timer(link, now_ms);
     bool more = true;
     while (more) {
@@ -384,8 +399,7 @@ void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms) {
     link->receive_next = link->gap_highest = 0;
     link->gap_open = link->damage_reported = link->refused = false;
     link->ack_due = link->nak_due = false;
-    link->received_length = 0;
-    link->chunk_offset = link->chunk_length = 0;
+    link->received_begin = link->received_seen = link->received_end = 0;
     link->control_length = link->control_offset = 0;
     memset(&link->stats, 0, sizeof link->stats);
 }
@@ -447,6 +461,10 @@ disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms) {
 
 bool disco_link_idle(const disco_link_t *link) {
     return link->send_base == link->send_next;
+}
+
+bool disco_link_eager(const disco_link_t *link) {
+    return distance(link->send_base, link->send_next) < DISCO_LINK_EAGER;
 }
 
 void disco_link_resume(disco_link_t *link, uint32_t now_ms) {

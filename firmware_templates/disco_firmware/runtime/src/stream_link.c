@@ -185,6 +185,10 @@ bool disco_link_idle(const disco_link_t *link) {
     return link->out_begin == link->out_end;
 }
 
+bool disco_link_eager(const disco_link_t *link) {
+    return disco_link_idle(link);
+}
+
 void disco_link_resume(disco_link_t *link, uint32_t now_ms) {
     (void)link;
     (void)now_ms;

@@ -3,6 +3,7 @@
  * in the UART, which holds the sender back; reading makes room and takes it up again.
  */
 #include <stdbool.h>
+#include <string.h>
 
 #include "board.h"
 #include "cortex_m.h"
@@ -22,9 +23,9 @@
 #define INTERRUPT_RX         2u
 
 typedef struct {
-    volatile uint8_t bytes[RING_BYTES]; /* volatile, or the compiler may move accesses past those of head and tail */
-    volatile uint32_t head;             /* written by the handler */
-    volatile uint32_t tail;             /* written by the reader */
+    uint8_t bytes[RING_BYTES];
+    volatile uint32_t head; /* written by the handler */
+    volatile uint32_t tail; /* written by the reader */
     volatile bool masked;
 } ring_t;
 
@@ -89,12 +90,19 @@ static void unmask(uint8_t link) {
 
 size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity) {
     ring_t *ring = &rings[link];
-    size_t count = 0;
-    uint32_t tail = ring->tail;
-    while (count < capacity && tail != ring->head) {
-        bytes[count++] = ring->bytes[tail++ % RING_BYTES];
+    const uint32_t tail = ring->tail;
+    const uint32_t held = ring->head - tail;
+    const size_t count = held < capacity ? held : capacity;
+    if (count > 0) {
+        cortex_m_keep_order(); /* the bytes are read after `head` that tells of them, before `tail` gives them up */
+        const uint32_t begin = tail % RING_BYTES;
+        const size_t to_end = RING_BYTES - begin;
+        const size_t first = count < to_end ? count : to_end;
+        memcpy(bytes, ring->bytes + begin, first);
+        memcpy(bytes + first, ring->bytes, count - first);
+        cortex_m_keep_order();
+        ring->tail = tail + (uint32_t)count;
     }
-    ring->tail = tail;
     if (ring->masked) {
         unmask(link);
     }

@@ -24,6 +24,11 @@ static inline volatile uint32_t *cortex_m_register(uint32_t address) {
 #define NVIC_PEND(irq)             (*cortex_m_register(0xE000E200u + 4u * ((irq) / 32u)))
 #define NVIC_BIT(irq)              (1u << ((irq) % 32u))
 
+/* The compiler moves no access to memory past it. */
+static inline void cortex_m_keep_order(void) {
+    __asm__ volatile("" ::: "memory");
+}
+
 static inline void cortex_m_disable_interrupts(void) {
     __asm__ volatile("cpsid i" ::: "memory");
 }

@@ -22,8 +22,9 @@ static disco_port_info_t info = {
     .resolution_ticks = 1,
     .link_count = DISCO_BOARD_LINKS,
 };
-static uint64_t raw_extended, clock_extended;
-static bool estimates;            /* ticks are the emulator's estimate of cycles */
+static uint64_t raw_extended;
+static uint32_t milliseconds, clock_of_milliseconds; /* the counter when the last of them ended */
+static bool estimates;                               /* ticks are the emulator's estimate of cycles */
 static uint64_t handler_overhead; /* instructions of CALIBRATION_ROUNDS handlers outside of their two readings */
 
 const disco_port_info_t *disco_port_info(void) {
@@ -34,11 +35,6 @@ const disco_port_info_t *disco_port_info(void) {
 static uint64_t raw_ticks(void) {
     raw_extended += (uint32_t)(counter_raw() - (uint32_t)raw_extended);
     return raw_extended;
-}
-
-static uint64_t clock_ticks(void) {
-    clock_extended += (uint32_t)(counter_clock_raw() - (uint32_t)clock_extended);
-    return clock_extended;
 }
 
 /* Instructions, or estimated cycles, which come as they are. */
@@ -69,8 +65,16 @@ uint32_t disco_port_stack_used(void) {
     return board_stack_used();
 }
 
+/* Called at least once per 2^32 ticks; without a 64-bit division, for every look at the links asks. */
 uint32_t disco_port_milliseconds(void) {
-    return (uint32_t)(clock_ticks() / (DISCO_BOARD_CLOCK_HZ / 1000u));
+    const uint32_t ticks_each = DISCO_BOARD_CLOCK_HZ / 1000u;
+    const uint32_t passed = counter_clock_raw() - clock_of_milliseconds;
+    if (passed >= ticks_each) {
+        const uint32_t whole = passed / ticks_each;
+        milliseconds += whole;
+        clock_of_milliseconds += whole * ticks_each;
+    }
+    return milliseconds;
 }
 
 /*
@@ -148,7 +152,7 @@ void disco_port_wait(void) {
     }
     cortex_m_enable_interrupts();
     (void)raw_ticks();
-    (void)clock_ticks();
+    (void)disco_port_milliseconds();
 }
 
 static void say(const char *text) {

@@ -1,23 +1,23 @@
-/* Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999) of frames of at most 254 bytes. */
+/* Consistent Overhead Byte Stuffing (Cheshire and Baker, 1999) of frames of at most 253 bytes, in place: their bytes stand behind a byte that
+ * is left free for the first code. */
 #ifndef DISCO_COBS_H
 #define DISCO_COBS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "disco/status.h"
-
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Encodes `length` <= 254 bytes into `encoded` (length + 1 bytes, no delimiter). Returns the encoded length, 0 when length is too large.
- * `raw` may be `encoded + 1`. */
-size_t disco_cobs_encode(const uint8_t *raw, size_t length, uint8_t *encoded);
+#define DISCO_COBS_MAX_BYTES 253u /* fewer than a block of 254, which would end without a zero */
 
-/* Decodes `length` encoded bytes (no delimiter) into `raw` (capacity bytes; may be `encoded` itself). ERR_PROTOCOL on malformed input. */
-DISCO_MUST_CHECK disco_status_t disco_cobs_decode(const uint8_t *encoded, size_t length, uint8_t *raw, size_t capacity,
-                                                  size_t *raw_length);
+/* Encodes the `length` bytes at block + 1. Returns the encoded bytes at `block` (no delimiter): length + 1, or 0 when there are too many. */
+size_t disco_cobs_encode(uint8_t *block, size_t length);
+
+/* Decodes `length` encoded bytes (none of them zero): what was encoded then stands at block + 1. Returns how many bytes that are and one, or
+ * 0 when they cannot be an encoded frame. Never reads or writes beyond block + length, whatever is in it. */
+size_t disco_cobs_decode(uint8_t *block, size_t length);
 
 #ifdef __cplusplus
 }

@@ -51,6 +51,7 @@ typedef struct {
     uint16_t op;           /* being run; DISCO_NONE outside of ops */
     uint16_t opened;       /* exchanges 0..opened-1 of this run may come in */
     uint16_t next_receive; /* index of the first receive that is not opened */
+    bool moved;            /* a message to or from a peer was packed or taken since it was last cleared */
     uint32_t deadline_ms;  /* of each wait */
     uint32_t flags;        /* DISCO_RUN_* */
     uint64_t start, end;   /* port ticks of the last run */

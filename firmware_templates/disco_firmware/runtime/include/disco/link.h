@@ -82,7 +82,7 @@ struct disco_link {
 #define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
 #define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
 #define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
-#define DISCO_LINK_CHUNK_BYTES      64 /* read from the port at a time */
+#define DISCO_LINK_RECEIVE_BYTES    (DISCO_WIRE_MAX_BYTES + 64) /* what may have come in besides the longest frame */
 #define DISCO_LINK_TIMEOUT_FIRST_MS 200u
 #define DISCO_LINK_TIMEOUT_LAST_MS  2000u
 
@@ -112,16 +112,16 @@ struct disco_link {
     uint32_t timeout_ms; /* current retransmission timeout */
 
     /* receiving */
-    uint8_t receive_next; /* sequence expected next */
-    uint8_t gap_highest;  /* while gap_open: highest sequence seen beyond the gap */
-    bool gap_open;        /* a NAK was sent for receive_next */
-    bool damage_reported; /* a NAK was sent for a damaged frame, and no valid frame came since */
-    bool refused;         /* the handler said BUSY to receive_next */
-    bool ack_due;         /* what came is not acknowledged yet */
-    bool nak_due;         /* a NAK is to be sent when the line is free for it */
-    uint16_t received_length;
-    uint8_t chunk_offset; /* bytes of `chunk` already looked at */
-    uint8_t chunk_length;
+    uint8_t receive_next;    /* sequence expected next */
+    uint8_t gap_highest;     /* while gap_open: highest sequence seen beyond the gap */
+    bool gap_open;           /* a NAK was sent for receive_next */
+    bool damage_reported;    /* a NAK was sent for a damaged frame, and no valid frame came since */
+    bool refused;            /* the handler said BUSY to receive_next */
+    bool ack_due;            /* what came is not acknowledged yet */
+    bool nak_due;            /* a NAK is to be sent when the line is free for it */
+    uint16_t received_begin; /* of `received`: where the frame begins that is not taken yet */
+    uint16_t received_seen;  /* so far no delimiter was found in it */
+    uint16_t received_end;
 
     disco_link_stats_t stats;
 
@@ -129,8 +129,7 @@ struct disco_link {
     uint16_t control_length;
     uint16_t control_offset;
     uint8_t control[DISCO_CONTROL_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES + 1];
-    uint8_t chunk[DISCO_LINK_CHUNK_BYTES];
-    uint8_t received[DISCO_WIRE_MAX_BYTES];     /* the frame that comes in, without its delimiter */
+    uint8_t received[DISCO_LINK_RECEIVE_BYTES]; /* as it came from the line; frames are taken where they stand */
     disco_link_slot_t slots[DISCO_LINK_WINDOW]; /* frame with sequence s is in slot s % DISCO_LINK_WINDOW */
 };
 
@@ -173,6 +172,10 @@ DISCO_MUST_CHECK disco_status_t disco_link_poll(disco_link_t *link, uint32_t now
 
 /* True when every sequenced message was acknowledged; on a stream, when it was written. */
 bool disco_link_idle(const disco_link_t *link);
+
+/* True when so little is under way that a frame should not wait for more bytes to fill it: fewer than DISCO_LINK_EAGER frames; on a
+ * stream, nothing. */
+bool disco_link_eager(const disco_link_t *link);
 
 /* Restarts the retransmission timer; called after a computation, before polling again. */
 void disco_link_resume(disco_link_t *link, uint32_t now_ms);

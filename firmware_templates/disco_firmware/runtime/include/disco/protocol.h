@@ -21,6 +21,7 @@
 #define DISCO_FRAME_CRC_BYTES    4
 #define DISCO_MAX_PAYLOAD        240 /* so that a whole frame is one COBS block: 7 + 240 + 4 < 254 */
 #define DISCO_LINK_WINDOW        4   /* frames under way; sequence numbers are modulo 256 */
+#define DISCO_LINK_EAGER         2   /* with fewer under way a frame of CHANNELS leaves that is not full */
 #define DISCO_BUNDLE_ID_BYTES    16
 #define DISCO_STREAM_MAX_PAYLOAD 0xFFFF /* what WELCOME can state */
 
