@@ -61,10 +61,14 @@ class Projection:
     file: str
     latency_ms: float
     without_communication_ms: float
-    """The same if every byte were at its receiver in the moment it is final: the rest of the waiting is for slower
-    nodes."""
+    """The same if every byte were at its receiver in the moment it is final, at no cost to the processors: kernels, and
+    waiting for slower nodes."""
     exposed_communication_ms: float
-    """The difference: what computation does not hide."""
+    """The difference: what kernels do not hide of the links, and of the protocol's work on the boards."""
+    exposed_waiting_ms: float
+    """Of it what links that take no time would save."""
+    exposed_protocol_ms: float
+    """Of it the rest: looking at the links, packing and unpacking frames."""
     nodes: tuple[NodeProjection, ...]
     links: tuple[LinkProjection, ...]
     critical_path: tuple[StepProjection, ...]
@@ -109,7 +113,9 @@ def project(manifest: Manifest, result: RunResult, model: ProjectionModel, file:
     builder = GraphBuilder(manifest, result, model)
     graph = builder.graph()
     replayed = replay(graph)
-    ideal = replay(without_communication(graph)).latency_s
+    instant = replay(without_communication(graph)).latency_s
+    kernels = GraphBuilder(manifest, result, model.without_protocol_work()).graph()
+    ideal = replay(without_communication(kernels)).latency_s
     nodes = range(manifest.nodes)
     projection = Projection(
         label="projected",
@@ -117,6 +123,8 @@ def project(manifest: Manifest, result: RunResult, model: ProjectionModel, file:
         latency_ms=1e3 * replayed.latency_s,
         without_communication_ms=1e3 * ideal,
         exposed_communication_ms=1e3 * (replayed.latency_s - ideal),
+        exposed_waiting_ms=1e3 * (replayed.latency_s - instant),
+        exposed_protocol_ms=1e3 * (instant - ideal),
         nodes=tuple(
             NodeProjection(
                 node,

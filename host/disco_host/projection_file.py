@@ -3,8 +3,8 @@
 [[node]]                       # one for all nodes, or one each in their order
 clock_hz = 168_000_000
 cycles_per_instruction = 1.5   # where the run counts instructions; not used where it counts cycles
-cycles_per_look = 800          # a look at the links, before an op and after each step of rows
-cycles_per_link_byte = 40      # of a frame sent or received: packing, COBS, CRC-32
+cycles_per_look = 570          # a look at the links, after each step of rows
+cycles_per_link_byte = 21      # of a frame sent or received: packing, COBS, CRC-32
 
 [[link]]                       # one for all pairs, or one each with e.g. between = [0, 1]
 baud = 3_000_000               # 10 bits a byte; or bits_per_second, 8 bits a byte
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from disco_planning.replay_graph import Link
@@ -71,6 +71,11 @@ class ProjectionModel:
 
     nodes: tuple[NodeModel, ...]
     links: tuple[LinkModel, ...]
+
+    def without_protocol_work(self) -> ProjectionModel:
+        """The same boards, if something else looked at their links, packed and unpacked."""
+        nodes = tuple(replace(node, cycles_per_look=0.0, cycles_per_link_byte=0.0) for node in self.nodes)
+        return replace(self, nodes=nodes)
 
 
 def load_projection(path: Path, nodes: int) -> ProjectionModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ class GraphBuilder:
         self.protocol_s = [0.0] * self.manifest.nodes
         programs = self.manifest.programs
         self._sends = [(program.node, send) for program in programs for send in program.sends]
-        self._schedules = [Schedule(program.ops) for program in programs]
+        self._schedules = [Schedule(program.ops, {r.open_op for r in program.receives}) for program in programs]
 
     def graph(self) -> Graph:
         """The whole run."""
@@ -127,13 +128,14 @@ class Step:
     """In the op."""
     rows: int
     looks: int
-    """At the links: one before an op's first step, one after every step; ops that are computed together share them."""
+    """At the links: one after every step, and one before the first where the node then gives leave to send. Ops that
+    are computed together share them."""
 
 
 class Schedule:
     """In which order a node computes its steps: executor.c."""
 
-    def __init__(self, ops: tuple[NodeOp, ...]) -> None:
+    def __init__(self, ops: tuple[NodeOp, ...], opening: Set[int] = frozenset()) -> None:
         self._ops = ops
         self._together = runs_of_ops([op.joined for op in ops])
         self.steps = tuple(
@@ -141,7 +143,7 @@ class Schedule:
                 place,
                 number,
                 min(ops[first].row_step, height - row),
-                (place == end - 1) + (place == first and row == 0),
+                (place == end - 1) + (place == first and row == 0 and not opening.isdisjoint(range(first, end))),
             )
             for first, end in self._together
             for height in [_height(ops[first].output_shape)]

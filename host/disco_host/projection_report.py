@@ -29,8 +29,10 @@ def print_projection(projection: Projection, console: Console) -> None:
     console.print(_path(projection))
     console.print(
         f"[bold]Projected[/] latency {projection.latency_ms:.2f} ms; exposed communication "
-        f"{projection.exposed_communication_ms:.2f} ms, {100 * projection.exposed_share:.1f} % of it (with links that "
-        f"take no time: {projection.without_communication_ms:.2f} ms). Nothing of this was measured. Assumed:",
+        f"{projection.exposed_communication_ms:.2f} ms, {100 * projection.exposed_share:.1f} % of it: "
+        f"{projection.exposed_waiting_ms:.2f} ms waiting for the links, {projection.exposed_protocol_ms:.2f} ms "
+        f"protocol work of the boards (kernels alone: {projection.without_communication_ms:.2f} ms). Nothing of this "
+        "was measured. Assumed:",
         highlight=False,
     )
     for text in projection.assumptions:

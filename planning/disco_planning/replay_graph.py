@@ -64,8 +64,8 @@ class Protocol:
     """Of a frame beside them."""
     window: int | None = None
     """Frames under way before one must be acknowledged. With a window a frame leaves when it is full, when it ends its
-    stream or when fewer than `eager` are under way; without one (None) everything leaves when it is final, and nothing is
-    acknowledged."""
+    stream or when fewer than `eager` are under way; without one (None) everything leaves when it is final, and nothing
+    is acknowledged."""
     eager: int = 1
     """Fewer than so many frames under way hold back no frame that is not full."""
     acknowledgement_bytes: int = 0

@@ -98,10 +98,10 @@ def test_graph_of_a_run(tmp_path: Path) -> None:
 
 
 def test_joined_ops_are_one_turn() -> None:
-    schedule = Schedule(MANIFEST.programs[0].ops)
+    schedule = Schedule(MANIFEST.programs[0].ops, {0})
     assert [(step.op, step.number) for step in schedule.steps[4:8]] == [(1, 0), (2, 0), (1, 1), (2, 1)]
     assert (schedule.first_task(2), schedule.task_after(1), schedule.first_task(0)) == (4, 12, 0)
-    assert [step.looks for step in schedule.steps] == [2, 1, 1, 1, 1, 1, 0, 1, 0, 1, 0, 1]
+    assert [step.looks for step in schedule.steps] == [2, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1]
 
 
 def test_links_that_take_no_time_leave_the_computation(tmp_path: Path) -> None:
@@ -132,8 +132,23 @@ def test_bytes_on_the_line_are_those_of_the_protocol(tmp_path: Path) -> None:
 def test_protocol_work_is_time(tmp_path: Path) -> None:
     text = NODE.replace("look = 0", "look = 100").replace("link_byte = 0", "link_byte = 10")
     projection = _project(tmp_path, text + LINK).projection
-    cycles = 10 * 100 + 10 * (40 + 40) * (253 / 236)  # looks: 2 + 3, and with the joined op 2 + 3
+    cycles = 9 * 100 + 10 * (40 + 40) * (253 / 236)  # looks: leave to send, then one after each of 4 + 4 steps
     assert [node.protocol_ms for node in projection.nodes] == pytest.approx([cycles / 1e4] * 2)
+    # All that an instant link leaves exposed is protocol work; kernels alone are the reference.
+    assert projection.without_communication_ms == pytest.approx(0.8)
+    assert projection.exposed_waiting_ms == pytest.approx(0.0, abs=1e-5)
+    assert projection.exposed_protocol_ms == pytest.approx(cycles / 1e4)
+    assert projection.exposed_communication_ms == pytest.approx(cycles / 1e4, abs=1e-5)
+
+
+def test_cheaper_protocol_work_exposes_more_waiting(tmp_path: Path) -> None:
+    busy = NODE.replace("look = 0", "look = 100").replace("link_byte = 0", "link_byte = 10")
+    cheap, dear = (_project(tmp_path, node + LINK + "latency_us = 100\n").projection for node in (NODE, busy))
+    assert cheap.exposed_protocol_ms == 0.0
+    assert cheap.exposed_waiting_ms >= dear.exposed_waiting_ms
+    for projection in (cheap, dear):
+        parts = projection.exposed_waiting_ms + projection.exposed_protocol_ms
+        assert projection.exposed_communication_ms == pytest.approx(parts)
 
 
 def test_estimated_cycles_need_no_cycles_per_instruction(tmp_path: Path) -> None:
@@ -158,7 +173,7 @@ def test_every_figure_shown_says_projected(tmp_path: Path) -> None:
     assert "Nodes, projected" in text
     assert "Links, projected" in text
     assert "Critical path, projected " in text
-    assert "Projected latency 2.40 ms; exposed communication 1.60 ms, 66.7 % of it" in text
+    assert "Projected latency 2.40 ms; exposed communication 1.60 ms, 66.7 % of it: 1.60 ms waiting" in text
     assert "instructions counted x 2 cycles at 10 MHz" in text
     data = json.loads(json.dumps(projected.projection.to_json()))
     assert data["label"] == "projected"

@@ -24,15 +24,17 @@ void disco_exchange_begin(disco_executor_t *executor) {
     }
 }
 
-void disco_exchange_open(disco_executor_t *executor, uint16_t op) {
+bool disco_exchange_open(disco_executor_t *executor, uint16_t op) {
     const disco_model_t *model = executor->model;
-    uint16_t next = executor->next_receive;
+    const uint16_t first = executor->next_receive;
+    uint16_t next = first;
     while (next < model->receive_count && model->receives[next].open_op <= op) {
         executor->peers[model->receives[next].peer].credit_pending = true;
         ++next;
     }
     executor->next_receive = next;
     executor->opened = next < model->receive_count ? model->receives[next].exchange : model->exchange_count;
+    return next > first;
 }
 
 void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t *tensor, uint16_t rows) {
@@ -48,42 +50,64 @@ void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t 
 
 /* ---- polling --------------------------------------------------------------------------------------------------------------- */
 
-static disco_status_t poll_host(disco_executor_t *executor, uint32_t now_ms) {
-    const disco_status_t status = executor->host != NULL ? disco_link_poll(executor->host, now_ms) : DISCO_OK;
+/* How a look at the links goes. */
+typedef struct {
+    bool resumes; /* after a computation: the retransmission timers start anew */
+    bool offers;  /* gives the peers' links what they have room for */
+    uint32_t now_ms;
+} look_t;
+
+static disco_status_t serve_host(disco_executor_t *executor, const look_t *look) {
+    if (executor->host == NULL) {
+        return DISCO_OK;
+    }
+    if (look->resumes) {
+        disco_link_resume(executor->host, look->now_ms);
+    }
+    const disco_status_t status = disco_link_poll(executor->host, look->now_ms);
     return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, DISCO_NO_NODE);
 }
 
 /* What is offered between receiving and transmitting acknowledges what was received. */
-static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, bool offer, uint32_t now_ms) {
+static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, const look_t *look) {
     disco_link_t *link = executor->links[node];
-    const disco_status_t status = disco_link_receive(link, now_ms);
-    if (status == DISCO_OK && offer) {
+    if (look->resumes) {
+        disco_link_resume(link, look->now_ms);
+    }
+    const disco_status_t status = disco_link_receive(link, look->now_ms);
+    if (status == DISCO_OK && look->offers) {
         disco_exchange_offer(executor, node, link);
     }
-    disco_link_transmit(link, now_ms);
+    disco_link_transmit(link, look->now_ms);
     return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, node);
 }
 
 /* The time is read once for all links: it takes a port longer than a look at a line on which nothing came. */
-static disco_status_t serve_all(disco_executor_t *executor, bool offer, uint32_t now_ms) {
-    disco_status_t status = poll_host(executor, now_ms);
+static disco_status_t serve_all(disco_executor_t *executor, bool resumes, bool offers) {
+    const look_t look = {resumes, offers, disco_port_milliseconds()};
+    disco_status_t status = serve_host(executor, &look);
     for (uint8_t node = 0; node < executor->model->node_count && status == DISCO_OK; ++node) {
         if (executor->links[node] != NULL) {
-            status = serve_peer(executor, node, offer, now_ms);
+            status = serve_peer(executor, node, &look);
         }
     }
     return status;
 }
 
 disco_status_t disco_exchange_poll(disco_executor_t *executor) {
-    return serve_all(executor, false, disco_port_milliseconds());
+    return serve_all(executor, false, false);
 }
 
 disco_status_t disco_exchange_pump(disco_executor_t *executor) {
-    return serve_all(executor, true, disco_port_milliseconds());
+    return serve_all(executor, false, true);
 }
 
-static void resume(disco_executor_t *executor, uint32_t now_ms) {
+disco_status_t disco_exchange_serve(disco_executor_t *executor) {
+    return serve_all(executor, true, true);
+}
+
+void disco_exchange_resume(disco_executor_t *executor) {
+    const uint32_t now_ms = disco_port_milliseconds();
     if (executor->host != NULL) {
         disco_link_resume(executor->host, now_ms);
     }
@@ -92,16 +116,6 @@ static void resume(disco_executor_t *executor, uint32_t now_ms) {
             disco_link_resume(executor->links[node], now_ms);
         }
     }
-}
-
-void disco_exchange_resume(disco_executor_t *executor) {
-    resume(executor, disco_port_milliseconds());
-}
-
-disco_status_t disco_exchange_serve(disco_executor_t *executor) {
-    const uint32_t now_ms = disco_port_milliseconds();
-    resume(executor, now_ms);
-    return serve_all(executor, true, now_ms);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------------------------------------- */

@@ -13,8 +13,9 @@
 /* Clears the state of sends and receives for a new run. */
 void disco_exchange_begin(disco_executor_t *executor);
 
-/* Opens the exchanges whose buffers are free from op `op` on (op_count: all of them), and notes which peers to tell. */
-void disco_exchange_open(disco_executor_t *executor, uint16_t op);
+/* Opens the exchanges whose buffers are free from op `op` on (op_count: all of them), and notes which peers to tell; false when there were
+ * none to open. */
+bool disco_exchange_open(disco_executor_t *executor, uint16_t op);
 
 /* Rows [0, rows) of the tensor are final: their bytes may leave. */
 void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t *tensor, uint16_t rows);
@@ -34,7 +35,7 @@ DISCO_MUST_CHECK disco_status_t disco_exchange_pump(disco_executor_t *executor);
 /* Restarts the retransmission timers after a computation. */
 void disco_exchange_resume(disco_executor_t *executor);
 
-/* Both, after a computation: a look at the links. */
+/* As disco_exchange_pump, and resumes: a look at the links after a computation. */
 DISCO_MUST_CHECK disco_status_t disco_exchange_serve(disco_executor_t *executor);
 
 /* Whether nothing will ever come over a link again, as far as its port can tell. */

@@ -184,8 +184,10 @@ static disco_status_t run_joined(disco_executor_t *executor, uint16_t first, uin
     memset(&records[first], 0, (size_t)(end - first) * sizeof *records);
     executor->op = first;
     const uint64_t start = disco_port_ticks();
-    disco_exchange_open(executor, (uint16_t)(end - 1));
-    disco_status_t status = serve_links(executor);
+    disco_status_t status = DISCO_OK;
+    if (disco_exchange_open(executor, (uint16_t)(end - 1))) {
+        status = serve_links(executor); /* the peers may send as early as can be */
+    }
     if (status == DISCO_OK) {
         status = run_steps(executor, first, end);
     }
@@ -205,7 +207,7 @@ static disco_status_t run_joined(disco_executor_t *executor, uint16_t first, uin
 static disco_status_t finish(disco_executor_t *executor) {
     const disco_model_t *model = executor->model;
     executor->op = DISCO_NONE;
-    disco_exchange_open(executor, model->op_count);
+    (void)disco_exchange_open(executor, model->op_count);
     disco_exchange_resume(executor);
     disco_status_t status = DISCO_OK;
     for (uint16_t i = 0; i < model->receive_count && status == DISCO_OK; ++i) {

@@ -58,7 +58,7 @@ uint64_t disco_port_task_ticks(void) {
     uart_interrupt_load(&in_handlers, &handlers);
     const uint64_t now = raw_ticks();
     cortex_m_enable_interrupts();
-    return units(now) - units(in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
+    return units(now - in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
 }
 
 uint32_t disco_port_stack_used(void) {
