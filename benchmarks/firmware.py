@@ -51,6 +51,8 @@ ABOUT_PROJECTIONS = (
     "Two boards, *projected* from these counts onto modelled boards and links (not measured). Exposed communication is",
     "what exchanging adds to the time of the kernels: waiting for links, and protocol work on the boards.",
 )
+COLUMNS = "model, board, optimize, nodes, S_comm, instructions, with protocol, per MAC, flash, RAM, bit-exact"
+PROJECTED_COLUMNS = "model, optimize, cluster, latency ms, exposed, of it waiting, of it protocol work"
 INPUTS = 2
 """Counts depend on the data by some 0.1 %."""
 
@@ -286,7 +288,7 @@ def page(document: dict[str, Any]) -> str:
     lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
     lines += [
         "",
-        *heads("model, board, optimize, nodes, S_comm, instructions, with protocol, per MAC, flash, RAM, bit-exact"),
+        *heads(COLUMNS),
     ]
     for row in document["rows"]:
         all_work = f"{row['instructions_with_protocol']:,}" if row["nodes"] > 1 else "-"
@@ -299,7 +301,7 @@ def page(document: dict[str, Any]) -> str:
         "",
         *ABOUT_PROJECTIONS,
         "",
-        *heads("model, optimize, cluster, latency ms, exposed, waiting, protocol work"),
+        *heads(PROJECTED_COLUMNS),
     ]
     for entry in document["projections"]:
         latency, exposed, waiting = (entry[f"{name}_ms_projected"] for name in ("latency", "exposed", "waiting"))

@@ -133,8 +133,9 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
     table.add_column("run", no_wrap=True)
     columns = (
         "accuracy",
-        "instructions / node",
+        "kernels: M instr.",
         "of one board",
+        "with protocol",
         "bytes / inference",
         "flash / node",
         "RAM / node",
@@ -150,12 +151,14 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
 
 def _cells(report: dict[str, Any], base: float) -> tuple[str, ...]:
     compute = [node["compute"]["median"] for node in report["nodes"]]
+    work = [node["compute"]["median"] + node["send"]["median"] for node in report["nodes"]]
     memories = [node["memory"] for node in report["nodes"]]
     sent = [f"{link['from']}->{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
     return (
         f"{100 * report['accuracy']:.1f} %",
-        "\n".join(f"{value / 1e6:.2f} M" for value in compute),
+        "\n".join(f"{value / 1e6:.2f}" for value in compute),
         f"{max(compute) / base:.2f}",
+        f"{max(work) / base:.2f}" if len(work) > 1 else "-",
         "\n".join(sent) or "-",
         "\n".join(f"{memory['flash_bytes']:,}" for memory in memories),
         "\n".join(f"{memory['ram_bytes']:,}" for memory in memories),
