@@ -133,9 +133,8 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
     table.add_column("run", no_wrap=True)
     columns = (
         "accuracy",
-        "kernels: M instr.",
-        "of one board",
-        "with protocol",
+        "instructions of kernels",
+        "of one board (with protocol)",
         "bytes / inference",
         "flash / node",
         "RAM / node",
@@ -156,9 +155,8 @@ def _cells(report: dict[str, Any], base: float) -> tuple[str, ...]:
     sent = [f"{link['from']}->{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
     return (
         f"{100 * report['accuracy']:.1f} %",
-        "\n".join(f"{value / 1e6:.2f}" for value in compute),
-        f"{max(compute) / base:.2f}",
-        f"{max(work) / base:.2f}" if len(work) > 1 else "-",
+        "\n".join(f"{value / 1e6:.2f} M" for value in compute),
+        f"{max(compute) / base:.2f}" + (f" ({max(work) / base:.2f})" if len(work) > 1 else ""),
         "\n".join(sent) or "-",
         "\n".join(f"{memory['flash_bytes']:,}" for memory in memories),
         "\n".join(f"{memory['ram_bytes']:,}" for memory in memories),
