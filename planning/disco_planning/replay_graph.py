@@ -66,12 +66,12 @@ class Protocol:
     """Frames under way before one must be acknowledged. With a window a frame leaves when it is full, when it ends its
     stream or when fewer than `eager` are under way; without one (None) everything leaves when it is final, and nothing
     is acknowledged."""
-    eager: int = 1
-    """Fewer than so many frames under way hold back no frame that is not full."""
     acknowledgement_bytes: int = 0
     """The frame that only acknowledges: for when none leaves that could do so besides."""
     credit_bytes: int = 0
     """The frame that gives leave to send."""
+    eager: int = 1
+    """Fewer than so many frames under way hold back no frame that is not full."""
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,15 @@ def test_rows_gather_while_a_frame_is_under_way() -> None:
     assert [(frame.start_s, frame.bytes) for frame in frames if frame.label == "x"] == [(0.25, 8), (0.75, 16), (1.0, 8)]
 
 
+def test_an_eager_sender_gathers_less() -> None:
+    stream = Stream("x", 0, 1, tuple(Part(8, task) for task in range(4)))
+    nodes = ((Task("row", 0.25),) * 4, (Task("use", 1.0, (Arrival(0, 32),)),))
+    frames = replay(Graph(nodes, (stream,), (WIRE,), replace(WINDOW, window=4, eager=2))).frames
+    # The second row does not wait for the acknowledgement of the first.
+    starts = [(frame.start_s, frame.bytes) for frame in frames if frame.label == "x"]
+    assert starts == [(0.25, 8), (0.5, 8), (0.75, 8), (1.0, 8)]
+
+
 def test_leave_is_given_in_turn() -> None:
     graph = _one_way(3.0, protocol=WINDOW)
     opened = replace(graph, streams=(replace(graph.streams[0], opened_by=1),))

@@ -94,7 +94,7 @@ typedef struct {
 typedef struct {
     uint64_t start, end; /* port ticks; end - start >= compute + wait + send */
     uint64_t compute, wait,
-        send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts count as none but wait */
+        send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts are in wait alone */
     uint32_t checksum; /* CRC-32 of the op's own output channels, when asked for */
 } disco_op_record_t;
 
