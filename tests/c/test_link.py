@@ -193,6 +193,15 @@ def test_a_header_that_contradicts_itself_is_damage(node: CEnd, length: int, siz
     assert _answers(host.exchange(wire, 0)) == [(Opcode.NAK, 0)]
 
 
+@pytest.mark.parametrize("length", [253, 316, 317, 318, 1000])
+def test_of_a_frame_without_end_the_next_delimiter_is_found(node: CEnd, length: int) -> None:
+    for start in range(0, length, 100):
+        assert node.exchange(b"\x05" * min(100, length - start), 0) == b""
+    node.exchange(b"\0" + _host_frame(0) + _host_frame(1, b"y"), 1)
+    assert node.received() == [(Opcode.INPUT, b"x"), (Opcode.INPUT, b"y")]
+    assert node.all_stats().frames_damaged == 1
+
+
 def test_a_repeated_frame_is_acknowledged_and_dropped(node: CEnd) -> None:
     node.exchange(_host_frame(0), 0)
     assert _answers(node.exchange(_host_frame(0), 1)) == [(Opcode.ACK, 1)]
