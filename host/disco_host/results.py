@@ -29,7 +29,7 @@ class OpResult:
     wait: Summary
     """Blocked on received rows or on a full line."""
     send: Summary
-    """Packing and protocol work."""
+    """Packing, unpacking and looks at the links: protocol work, also that of frames that came during a wait."""
     bytes_sent: int
     """Payload bytes of the op's output that leave the node in one inference."""
 
