@@ -133,7 +133,7 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
     table.add_column("run", no_wrap=True)
     columns = (
         "accuracy",
-        "instructions of kernels",
+        "counted in kernels",
         "of one board (with protocol)",
         "bytes / inference",
         "flash / node",
