@@ -135,7 +135,7 @@ DENSE, DISCO, INDEPENDENT = (
 
 
 def main() -> int:
-    """Exit code 0 when every row is bit-exact and all targets are met."""
+    """Exit code 0 when every row is bit-exact and no target is lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the tables as a page")
     options = parser.parse_args()
@@ -165,7 +165,7 @@ def main() -> int:
     (WORK / "firmware.json").write_text(json.dumps(document, indent=1) + "\n")
     if options.table is not None:
         options.table.write_text(page(document))
-    return 0 if all(row.bit_exact for row in rows) and all(target.met for target in targets) else 1
+    return 0 if all(row.bit_exact for row in rows) and not any(target.lost for target in targets) else 1
 
 
 def cases(console: Console) -> Iterator[Case]:

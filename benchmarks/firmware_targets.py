@@ -32,11 +32,18 @@ class Target:
     name: str
     figure: float
     limit: float
+    open: bool = False
+    """It is known to be missed: shown as such, and no reason for the benchmark to fail."""
 
     @property
     def met(self) -> bool:
         """Whether the figure is within its limit."""
         return self.figure <= self.limit
+
+    @property
+    def lost(self) -> bool:
+        """Whether the figure was within its limit once and is no longer."""
+        return not self.met and not self.open
 
 
 def targets_of(rows: Sequence[dict[str, Any]], projections: Sequence[dict[str, Any]]) -> list[Target]:
@@ -70,12 +77,15 @@ def _two_boards(rows: Sequence[dict[str, Any]]) -> Iterator[Target]:
     cases = {(row["model"], row["nodes"]): row for row in rows if (row["board"], row["optimize"]) == (M4, "balanced")}
     one, two = cases.get((DENSE, 1)), cases.get((DISCO, 2))
     if one is not None and two is not None:
-        for key, kind in (("instructions", "kernels"), ("instructions_with_protocol", "with protocol")):
-            yield Target(f"two boards at 90 %, {kind}: of one board", two[key] / one["instructions"], OF_ONE_BOARD)
+        kinds = (("instructions", "kernels", False), ("instructions_with_protocol", "with protocol", True))
+        for key, kind, is_open in kinds:
+            name = f"two boards at 90 %, {kind}: of one board"
+            yield Target(name, two[key] / one["instructions"], OF_ONE_BOARD, is_open)
 
 
 def _exposed(projections: Sequence[dict[str, Any]]) -> Iterator[Target]:
     for entry in projections:
         if (entry["model"], entry["optimize"], entry["cluster"]) == (DISCO, "balanced", CLUSTER):
             share = entry["exposed_ms_projected"] / entry["latency_ms_projected"]
-            yield Target("two boards at 90 %, 3 Mbaud: exposed communication, projected", share, EXPOSED)
+            name = "two boards at 90 %, 3 Mbaud: exposed communication, projected"
+            yield Target(name, share, EXPOSED, open=True)
