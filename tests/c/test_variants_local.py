@@ -67,6 +67,7 @@ def test_compiles_for_other_cores_and_takes_no_more_code_than_it_says(name: str,
     calls = fitting_calls(name, 12, seed=3)
     assert_code_fits(calls, tmp_path, ("-mcpu=cortex-m33",))
     compile_calls(calls[:6], tmp_path, "clang", ("-c", "-O1"))
+    compile_calls(calls[:2], tmp_path, "arm-none-eabi-gcc", ("-c", "-O0", "-mthumb", "-mcpu=cortex-m4"))
 
 
 def test_a_wrong_byte_is_seen(tmp_path: Path) -> None:

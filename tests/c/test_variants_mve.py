@@ -77,6 +77,15 @@ def test_equals_the_reference(
     assert sum(np.unique(case.expected).size > 1 for case in cases) > len(cases) / 3
 
 
+def test_equals_the_reference_without_optimisation(tmp_path: Path) -> None:
+    """Dot products are C there."""
+    rng = np.random.default_rng(5)
+    names = ("deep_conv2d", "fully_connected", "deep_depthwise_conv2d")
+    cases = variant_mve.fitting([GENERATORS[name](rng) for name in names for _ in range(12)])
+    driver = variant_mve.build_driver(tmp_path / "driver.elf", "-O0")
+    assert_equal(cases, run_driver(driver, variant_mve.pack(cases), tmp_path))
+
+
 @pytest.mark.parametrize("name", GENERATORS)
 def test_specialised_code_equals_the_reference_and_takes_no_more_than_it_says(name: str, tmp_path: Path) -> None:
     generators = [np.random.default_rng([1, len(name), number]) for number in range(SPECIALISED_CASES)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,26 @@ def test_an_image_is_measured_and_not_built_twice(bundle: Path) -> None:
     model = bundle / "node0" / "disco_model.c"
     model.write_text("const char payload[4096] = {1};\nextern const char payload[4096];\n")
     assert build_node(bundle, 0).path.stat().st_mtime_ns > before
+
+
+def test_debuggers_and_loaders_find_where_it_begins(bundle: Path) -> None:
+    image = build_node(bundle, 0).path
+    header = image.read_bytes()[:28]
+    listed = subprocess.run([tool("arm-none-eabi-nm"), str(image)], capture_output=True, text=True, check=True).stdout
+    (reset,) = (int(line.split()[0], 16) for line in listed.splitlines() if line.endswith(" T reset"))
+    assert int.from_bytes(header[24:28], "little") == reset | 1  # Thumb code
+
+
+def test_a_warning_of_the_linker_ends_the_build(bundle: Path) -> None:
+    script = bundle / "node0" / "link.ld"
+    good = script.read_text()
+    script.write_text(good.replace("ENTRY(reset)", "ENTRY(nowhere)"))
+    try:
+        with pytest.raises(DiscoError, match="cannot find entry symbol nowhere"):
+            build_node(bundle, 0)
+    finally:
+        script.write_text(good)
+    build_node(bundle, 0)
 
 
 def test_a_failed_build_shows_what_the_compiler_said(bundle: Path) -> None:

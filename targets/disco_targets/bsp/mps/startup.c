@@ -16,6 +16,7 @@ extern uint32_t link_data_load[], link_data_start[], link_data_end[], link_bss_s
 #define PAINT_EDGE 16u /* words below the stack pointer that painting itself may use */
 
 int main(int argc, char **argv);
+void reset(void); /* link.ld's entry */
 
 static void paint_stack(void) {
     const uint32_t *edge = cortex_m_stack_pointer() - PAINT_EDGE;
@@ -49,7 +50,7 @@ __attribute__((noinline)) static void start(void) {
  * A compiler that may use floating-point or vector registers may do so in any function, so they are switched on before all else. When an
  * interrupt comes, the core itself saves those that the handler may change (lazily: only when the handler touches one).
  */
-static void reset(void) {
+void reset(void) {
 #if defined(__ARM_ARCH_6M__)
     SCB_CONFIGURATION |= CORTEX_M_TRAP_UNALIGNED;
 #endif

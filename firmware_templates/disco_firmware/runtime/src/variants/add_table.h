@@ -42,7 +42,7 @@ DISCO_VARIANT void disco_add_run(const disco_add_table_t *op, const int8_t *exac
     const int32_t *table = op->table;
     size_t i = 0;
     DISCO_HIDE(table); /* else GCC adds an offset of its own to every address */
-    DISCO_ROLLED
+    DISCO_UNROLL(1)
     for (; i + 8 <= count; i += 8, exact += 8, other += 8, result += 8) {
         for (size_t k = 0; k < 8; k++) {
             result[k] = disco_add_one(op, table, exact[k], other[k]);

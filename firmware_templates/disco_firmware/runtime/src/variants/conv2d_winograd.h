@@ -149,7 +149,7 @@ DISCO_VARIANT void disco_winograd_tile(size_t tile, const uint32_t *row, uint32_
 DISCO_VARIANT void disco_winograd_row(const disco_winograd_sizes_t *sizes, const uint32_t *row, size_t tiles,
                                       uint32_t *values) {
     uint32_t first[2] = {row[0], row[1]};
-#pragma GCC unroll 1
+    DISCO_UNROLL(1)
     for (size_t t = 0; t < tiles; t += 2) {
         disco_winograd_tile(sizes->tile, row, first, values, sizes->element);
         if (t + 1 < tiles) {
@@ -191,18 +191,19 @@ DISCO_VARIANT void disco_winograd_input(const disco_conv2d_winograd_t *op, const
 /* For each element the sums over the input channels of 2 tiles x 2 output channels. `values` holds per element
  * {tile 0, tile 1} for each pair of channels, then room for {tile 0 x channel 0, 0 x 1, 1 x 0, 1 x 1}; `weights` likewise
  * {channel 0, channel 1}. The sums wrap. */
-#if defined(__ARM_FEATURE_DSP) && !defined(__clang__)
+#if DISCO_ASSEMBLY
 
 /* Ten instructions for eight products of pairs. Loads of four words need registers in order, which only assembly can ask for. */
 #define DISCO_WINOGRAD_STEP(first, input)                                                                              \
-    __asm__("ldmia %[v]!, {r4-r7}\n\t"                                                                                 \
-            "ldmia %[w]!, {r8-r11}\n\t" first "smlad %[s0], r6, r10, %[s0]\n\t"                                        \
-            "smlad %[s1], r6, r11, %[s1]\n\t"                                                                          \
-            "smlad %[s2], r7, r10, %[s2]\n\t"                                                                          \
-            "smlad %[s3], r7, r11, %[s3]"                                                                              \
-            : [v] "+&r"(values), [w] "+&r"(weights), [s0] input(s0), [s1] input(s1), [s2] input(s2), [s3] input(s3)    \
-            :                                                                                                          \
-            : "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "memory")
+    __asm__ volatile(                                                                                                  \
+        "ldmia %[v]!, {r4-r7}\n\t"                                                                                     \
+        "ldmia %[w]!, {r8-r11}\n\t" first "smlad %[s0], r6, r10, %[s0]\n\t"                                            \
+        "smlad %[s1], r6, r11, %[s1]\n\t"                                                                              \
+        "smlad %[s2], r7, r10, %[s2]\n\t"                                                                              \
+        "smlad %[s3], r7, r11, %[s3]"                                                                                  \
+        : [v] "+&r"(values), [w] "+&r"(weights), [s0] input(s0), [s1] input(s1), [s2] input(s2), [s3] input(s3)        \
+        :                                                                                                              \
+        : "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "memory")
 
 #define DISCO_WINOGRAD_ELEMENT()                                                                                       \
     do {                                                                                                               \
@@ -211,17 +212,17 @@ DISCO_VARIANT void disco_winograd_input(const disco_conv2d_winograd_t *op, const
                             "smuad %[s2], r5, r8\n\t"                                                                  \
                             "smuad %[s3], r5, r9\n\t",                                                                 \
                             "=&r");                                                                                    \
-        _Pragma("GCC unroll 16") for (size_t quad = 1; quad < quads; quad++) {                                         \
+        DISCO_UNROLL(16) for (size_t quad = 1; quad < quads; quad++) {                                                 \
             DISCO_WINOGRAD_STEP("smlad %[s0], r4, r8, %[s0]\n\t"                                                       \
                                 "smlad %[s1], r4, r9, %[s1]\n\t"                                                       \
                                 "smlad %[s2], r5, r8, %[s2]\n\t"                                                       \
                                 "smlad %[s3], r5, r9, %[s3]\n\t",                                                      \
                                 "+&r");                                                                                \
         }                                                                                                              \
-        __asm__("stmia %[v]!, {%[s0], %[s1], %[s2], %[s3]}"                                                            \
-                : [v] "+r"(values)                                                                                     \
-                : [s0] "r"(s0), [s1] "r"(s1), [s2] "r"(s2), [s3] "r"(s3)                                               \
-                : "memory");                                                                                           \
+        __asm__ volatile("stmia %[v]!, {%[s0], %[s1], %[s2], %[s3]}"                                                   \
+                         : [v] "+r"(values)                                                                            \
+                         : [s0] "r"(s0), [s1] "r"(s1), [s2] "r"(s2), [s3] "r"(s3)                                      \
+                         : "memory");                                                                                  \
     } while (0)
 
 DISCO_VARIANT void disco_winograd_products(size_t elements, uint32_t *values, const uint32_t *weights, size_t quads) {
@@ -321,24 +322,24 @@ DISCO_VARIANT void disco_winograd_output(const disco_conv2d_winograd_t *op, cons
                                          size_t pixel_bytes, int8_t *out, size_t rows, size_t columns) {
     const size_t tile = sizes->tile, side = sizes->side, element = sizes->element;
     uint32_t t[4][6], y[4] = {0};
-#pragma GCC unroll 6
+    DISCO_UNROLL(6)
     for (size_t i = 0; i < side; i++) {
         const uint32_t bias = i == 1 ? (uint32_t)channel[DISCO_WINOGRAD_BIAS] : 0;
         disco_winograd_output_1d(tile, sums + side * i * element, element, bias, op->transformed, y);
-#pragma GCC unroll 4
+        DISCO_UNROLL(4)
         for (size_t x = 0; x < tile; x++) {
             t[x][i] = y[x];
         }
         DISCO_WINOGRAD_THEN(t);
     }
     const disco_winograd_scaling_t scaling = disco_winograd_scaling(tile, channel);
-#pragma GCC unroll 4
+    DISCO_UNROLL(4)
     for (size_t x = 0; x < tile; x++) {
         if (x >= columns) {
             break;
         }
         disco_winograd_output_1d(tile, t[x], 1, 0, op->transformed, y);
-#pragma GCC unroll 4
+        DISCO_UNROLL(4)
         for (size_t i = 0; i < tile; i++) {
             if (i < rows) {
                 const int apart = tile == 4 && i >= 2 && x >= 2;
@@ -356,7 +357,7 @@ DISCO_VARIANT void disco_winograd_output(const disco_conv2d_winograd_t *op, cons
 /* A pair of input channels of one output channel, bytes 0 and 2 of the words or (high) 1 and 3. */
 DISCO_VARIANT void disco_winograd_weights_2d(const uint32_t packed[9], int high, uint32_t *out, size_t step) {
     uint32_t t[6][3];
-#pragma GCC unroll 3
+    DISCO_UNROLL(3)
     for (size_t x = 0; x < 3; x++) {
         uint32_t w[3];
         for (size_t y = 0; y < 3; y++) {
@@ -365,7 +366,7 @@ DISCO_VARIANT void disco_winograd_weights_2d(const uint32_t packed[9], int high,
         disco_winograd4_weights(w[0], w[1], w[2], &t[0][x], 3);
         DISCO_WINOGRAD_THEN(t);
     }
-#pragma GCC unroll 6
+    DISCO_UNROLL(6)
     for (size_t y = 0; y < 6; y++) {
         disco_winograd4_weights(t[y][0], t[y][1], t[y][2], out + 6 * y * step, step);
         DISCO_WINOGRAD_THEN(t);

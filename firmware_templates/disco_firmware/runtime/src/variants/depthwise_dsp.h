@@ -65,7 +65,7 @@ DISCO_VARIANT void disco_depthwise_one_row(const disco_depthwise_3x3_dsp_t *op, 
     }
 }
 
-#if defined(__ARM_FEATURE_DSP)
+#if DISCO_ASSEMBLY
 /* Whether the assembly can be used: sizes known and within reach of immediate operands, and the short
  * requantisation. */
 DISCO_VARIANT int disco_depthwise_is_fast(const disco_depthwise_3x3_dsp_t *op, const disco_output_t *out) {
@@ -256,7 +256,7 @@ DISCO_VARIANT void disco_depthwise_channel(const disco_depthwise_3x3_dsp_t *op, 
                                            const disco_depthwise_channel_t *channel, const uint32_t *line,
                                            int8_t *result, int32_t rows) {
     const size_t below = (size_t)out->width * out->stride;
-#if defined(__ARM_FEATURE_DSP)
+#if DISCO_ASSEMBLY
     if (disco_depthwise_is_fast(op, out)) {
         if (op->stride == 2) {
             disco_depthwise_strided_rows_fast(op, out, channel, line, result, rows);
@@ -291,7 +291,7 @@ DISCO_VARIANT void disco_depthwise_3x3_dsp(const disco_depthwise_3x3_dsp_t *op, 
             const size_t last = (size_t)out->channels - DISCO_DEPTHWISE_GROUP;
             const size_t first = next < last ? next : last;
             disco_depthwise_expand_block(&op->lines, in, first, y, rows, lines);
-            DISCO_ROLLED
+            DISCO_UNROLL(1)
             for (size_t k = 0; k < DISCO_DEPTHWISE_GROUP; k++) {
                 int8_t *const result = disco_output_pixel(out, (size_t)y, 0) + first + k;
                 disco_depthwise_channel(op, out, &op->channels[first + k], lines + k * disco_depthwise_line(&op->lines),

@@ -60,7 +60,7 @@ DISCO_VARIANT void disco_depthwise_expand_row(const disco_depthwise_lines_t *op,
     for (; x < 0; x += 4, target += 2) {
         disco_depthwise_expand_edge(in, row, x, padding, target, line);
     }
-    DISCO_ROLLED
+    DISCO_UNROLL(1)
     for (const int8_t *pixel = row + x * in->stride; x + 4 <= in->width; x += 4, pixel += 4 * in->stride, target += 2) {
         const uint32_t pixels[4] = {disco_load_word(pixel), disco_load_word(pixel + in->stride),
                                     disco_load_word(pixel + 2 * in->stride), disco_load_word(pixel + 3 * in->stride)};
@@ -76,7 +76,7 @@ DISCO_VARIANT void disco_depthwise_expand_block(const disco_depthwise_lines_t *o
                                                 size_t channel, int32_t y, int32_t rows, uint32_t *lines) {
     const uint32_t padding = (uint32_t)(uint8_t)op->input_zero_point * UINT32_C(0x01010101);
     int32_t source = y * op->stride_h - op->pad_top;
-    DISCO_ROLLED
+    DISCO_UNROLL(1)
     for (int32_t left = (rows - 1) * op->stride_h + op->extent; left > 0;
          left--, source++, lines += disco_depthwise_row(op)) {
         if (source >= 0 && source < in->height) {

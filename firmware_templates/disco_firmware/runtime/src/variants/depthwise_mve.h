@@ -77,7 +77,7 @@ DISCO_VARIANT void disco_pad_columns_mve(int8_t *strip, size_t columns, int8x16_
 DISCO_VARIANT void disco_interleave_rows_mve(int8_t *strip, const int8_t *const rows[DISCO_PATCH],
                                              const size_t steps[DISCO_PATCH], size_t columns, size_t channels) {
     const int8_t *row0 = rows[0], *row1 = rows[1], *row2 = rows[2], *row3 = rows[3];
-#pragma GCC unroll 1
+    DISCO_UNROLL(1)
     for (; columns > 0; columns--) {
         if (channels >= DISCO_MVE_BYTES) {
             DISCO_MVE_INTERLEAVE("", "");

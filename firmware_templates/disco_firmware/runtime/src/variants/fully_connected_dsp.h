@@ -149,7 +149,7 @@ DISCO_VARIANT void disco_fully_connected_dsp(const disco_fully_connected_dsp_t *
         for (size_t x = 0; x < out->width; x++) {
             int8_t *const result = disco_output_pixel(out, y, x);
             disco_connected_expand_pixel(op, disco_input_pixel(in, y, x), in->channels, inputs);
-            DISCO_ROLLED
+            DISCO_UNROLL(1)
             for (size_t first = 0; first < out->channels - rest; first += DISCO_CONNECTED_GROUP) {
                 disco_connected_group(op, inputs, first, result, DISCO_CONNECTED_GROUP);
             }

@@ -41,7 +41,8 @@ DISCO_VARIANT void disco_fully_connected_mve(const disco_fully_connected_mve_t *
     for (size_t y = row_begin; y < row_end; y++) {
         for (size_t x = 0; x < out->width; x++) {
             const int8_t *values = disco_input_pixel(in, y, x);
-            if (in->channels % DISCO_MVE_BYTES != 0) { /* the last vector would reach beyond the pixel */
+            /* The last vector would reach beyond the pixel; only then is there scratch memory. */
+            if (in->channels % DISCO_MVE_BYTES != 0 && copy != NULL) {
                 memcpy(copy, values, in->channels);
                 values = copy;
             }

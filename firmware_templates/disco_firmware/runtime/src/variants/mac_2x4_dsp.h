@@ -20,10 +20,10 @@ typedef struct {
     const uint32_t *weights; /* a pair of each of the four channels, the next pair of each, ... */
 } disco_operands_t;
 
-#if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(__ARM_FEATURE_MVE)
+#if DISCO_ASSEMBLY && !defined(__ARM_FEATURE_MVE)
 
-/* All of the 14 registers are taken: GCC, left alone, would load word by word and spill. There is none left for a frame
- * pointer, nor for the loop counter of Armv8.1-M. GCC has to see every instruction to know how far its branches reach,
+/* All of the 14 registers are taken: GCC, left alone, would load word by word and spill. There is none left for the loop
+ * counter of Armv8.1-M. GCC has to see every instruction to know how far its branches reach,
  * so .rept is no choice. */
 #define DISCO_MAC_2X4_1                                                                                                \
     "ldrd %[x0], %[x1], [%[x]], #8\n\t"                                                                                \

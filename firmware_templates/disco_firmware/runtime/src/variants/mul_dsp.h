@@ -26,7 +26,7 @@ DISCO_VARIANT void disco_mul_dsp(const disco_mul_dsp_t *op, const disco_input_t 
         for (size_t x = 0; x < out->width; x++) {
             const int8_t *const pixel1 = disco_mul_factor(&in[0], y, x), *const pixel2 = disco_mul_factor(&in[1], y, x);
             int8_t *const result = disco_output_pixel(out, y, x);
-            DISCO_UNROLLED_4
+            DISCO_UNROLL(4)
             for (size_t c = 0; c < out->channels; c++) {
                 const int32_t doubled = 2 * (pixel1[c] - op->input1_zero_point);
                 result[c] = disco_scale(doubled * (pixel2[c] - op->input2_zero_point), &op->scaling, &op->output);

@@ -145,6 +145,8 @@ DISCO_VARIANT int32x4_t disco_four_dots_mve(int8x16_t values0, int8x16_t weights
     return sums;
 }
 
+#if DISCO_ASSEMBLY
+
 #define DISCO_MVE_LOAD(vector, pointer, move) "vldrb.8 %q[" vector "], [%[" pointer "]], #" move "\n\t"
 #define DISCO_MVE_LOAD_WEIGHTS(vector, move)  "vldrw.32 %q[" vector "], [%[weights]], #" move "\n\t"
 #define DISCO_MVE_ADD(accumulate, sum, x, y)  "vmladav" accumulate ".s8 " sum ", %q[" x "], %q[" y "]\n\t"
@@ -275,5 +277,49 @@ DISCO_VARIANT void disco_dot_1x8_mve(const int8_t **pixel0, int32_t values_move,
     const int8_t *none = NULL, **pixel1 = &none;
     DISCO_MVE_DOT(DISCO_MVE_STEP_1X8, DISCO_MVE_COLLECT_1X8)
 }
+
+#else
+
+DISCO_VARIANT int8x16_t disco_next_vector_mve(const int8_t **pointer) {
+    const int8x16_t vector = vldrbq_s8(*pointer);
+    *pointer += DISCO_MVE_BYTES;
+    return vector;
+}
+
+DISCO_VARIANT void disco_dot_2x4_mve(const int8_t **pixel0, const int8_t **pixel1, int32_t values_move,
+                                     const int8_t **weights, int32_t weights_move, uint32_t vectors, int32x4_t *first,
+                                     int32x4_t *second) {
+    int32_t sums[2][4] = {{0}};
+    for (; vectors > 0; vectors--) {
+        const int8x16_t values0 = disco_next_vector_mve(pixel0), values1 = disco_next_vector_mve(pixel1);
+        for (size_t c = 0; c < 4; c++) {
+            const int8x16_t filter = disco_next_vector_mve(weights);
+            sums[0][c] = vmladavaq_s8(sums[0][c], values0, filter);
+            sums[1][c] = vmladavaq_s8(sums[1][c], values1, filter);
+        }
+    }
+    *pixel0 += values_move;
+    *pixel1 += values_move;
+    *weights += weights_move;
+    *first = vldrwq_s32(sums[0]);
+    *second = vldrwq_s32(sums[1]);
+}
+
+DISCO_VARIANT void disco_dot_1x8_mve(const int8_t **pixel0, int32_t values_move, const int8_t **weights,
+                                     int32_t weights_move, uint32_t vectors, int32x4_t *first, int32x4_t *second) {
+    int32_t sums[2][4] = {{0}};
+    for (; vectors > 0; vectors--) {
+        const int8x16_t values = disco_next_vector_mve(pixel0);
+        for (size_t c = 0; c < 8; c++) {
+            sums[c % 2][c / 2] = vmladavaq_s8(sums[c % 2][c / 2], values, disco_next_vector_mve(weights));
+        }
+    }
+    *pixel0 += values_move;
+    *weights += weights_move;
+    *first = vldrwq_s32(sums[0]);
+    *second = vldrwq_s32(sums[1]);
+}
+
+#endif
 
 #endif

@@ -36,7 +36,7 @@ DISCO_VARIANT void disco_pool_add(const disco_pool_patch_t *patch, size_t channe
     uint32_t even = 0, odd = 0;
     for (int32_t y = 0; y < patch->rows; y++, row += patch->row_step) {
         const int8_t *pixel = row;
-        DISCO_UNROLLED_4
+        DISCO_UNROLL(4)
         for (int32_t x = 0; x < patch->columns; x++, pixel += patch->column_step) {
             const uint32_t values = disco_load_word(pixel);
             even = disco_sxtab16(even, values);
@@ -54,7 +54,7 @@ DISCO_VARIANT uint32_t disco_pool_max(const disco_pool_patch_t *patch, size_t ch
     uint32_t largest = UINT32_C(0x80808080);
     for (int32_t y = 0; y < patch->rows; y++, row += patch->row_step) {
         const int8_t *pixel = row;
-        DISCO_UNROLLED_4
+        DISCO_UNROLL(4)
         for (int32_t x = 0; x < patch->columns; x++, pixel += patch->column_step) {
             largest = disco_max_s8x4(disco_load_word(pixel), largest);
         }

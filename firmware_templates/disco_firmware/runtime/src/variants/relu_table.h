@@ -21,7 +21,7 @@ DISCO_VARIANT void disco_relu_table(const disco_relu_table_t *op, const disco_in
         for (size_t x = 0; x < out->width; x++) {
             const int8_t *const pixel = disco_input_pixel(in, y, x);
             int8_t *const result = disco_output_pixel(out, y, x);
-            DISCO_UNROLLED_4
+            DISCO_UNROLL(4)
             for (size_t c = 0; c < out->channels; c++) {
                 result[c] = table[(uint8_t)pixel[c]];
             }

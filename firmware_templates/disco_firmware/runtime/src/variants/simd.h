@@ -11,13 +11,21 @@
 /* Variants are inlined into the generated code, whose constant arguments specialise them. */
 #define DISCO_VARIANT static inline __attribute__((always_inline))
 
-/* Before a loop whose body needs all registers, so that it had better not be unrolled; before one with a short body. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define DISCO_ROLLED     _Pragma("GCC unroll 1")
-#define DISCO_UNROLLED_4 _Pragma("GCC unroll 4")
+/* How often GCC may repeat the body of the loop that follows; by itself it repeats too much, or too little. 1 where the body
+ * needs all registers. */
+#if defined(__clang__)
+#define DISCO_UNROLL(times)
 #else
-#define DISCO_ROLLED
-#define DISCO_UNROLLED_4
+#define DISCO_PRAGMA(text)  _Pragma(#text)
+#define DISCO_UNROLL(times) DISCO_PRAGMA(GCC unroll times)
+#endif
+
+/* Whether there may be assembly that takes all registers, or constants that the compiler has to propagate: without
+ * optimisation GCC keeps r7 for frames and propagates nothing. Elsewhere the same is computed in C. */
+#if defined(__ARM_FEATURE_DSP) && defined(__OPTIMIZE__) && !defined(__clang__)
+#define DISCO_ASSEMBLY 1
+#else
+#define DISCO_ASSEMBLY 0
 #endif
 
 /* Makes the compiler forget where a value comes from. */
@@ -33,14 +41,6 @@ DISCO_VARIANT uint32_t disco_load_word(const void *source) {
 DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
     memcpy(target, &word, sizeof word);
 }
-
-/* How often GCC may repeat the body of the loop that follows; by itself it repeats too much. */
-#if defined(__clang__)
-#define DISCO_UNROLL(times)
-#else
-#define DISCO_PRAGMA(text)  _Pragma(#text)
-#define DISCO_UNROLL(times) DISCO_PRAGMA(GCC unroll times)
-#endif
 
 #if defined(__ARM_FEATURE_DSP)
 #include <arm_acle.h>
