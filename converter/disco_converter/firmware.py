@@ -16,7 +16,7 @@ from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.overlap import overlaps_of
 from disco_converter.partition import NodeSlice, Partition
-from disco_converter.streaming import joined_ops, most_rows
+from disco_converter.streaming import joined_ops, streamed
 from disco_firmware.manifest import SCHEMA_VERSION
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 from disco_targets.board import Board
@@ -73,9 +73,9 @@ def firmware_of(cut: Partition, boards: Sequence[Board], optimize: str, origin: 
 
 
 def _node(cut: Partition, slice_: NodeSlice, board: Board, optimize: str, provenance: Provenance) -> NodeFirmware:
-    ops = lower(cut, slice_)
+    ops = streamed(cut, slice_, lower(cut, slice_))
     limits = kernel_limits(cut, slice_, board)
-    kernels = choose_kernels(ops, limits, optimize, most_rows(cut, slice_, ops))
+    kernels = choose_kernels(ops, limits, optimize)
     program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
     plan = plan_memory(cut, slice_, program.scratch_bytes, program.together(), overlaps_of(cut, slice_, program))
     source = None

@@ -53,9 +53,7 @@ class Kernel:
         return self.constants.bytes + self.code_bytes
 
 
-def choose_kernels(
-    ops: Sequence[LoweredOp], limits: Limits, optimize: str, most_rows: Sequence[int | None]
-) -> tuple[Kernel, ...]:
+def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> tuple[Kernel, ...]:
     """A kernel for every op, in order.
 
     Starts from the smallest for every op, then takes, as far as the mode goes, the change that saves most instructions
@@ -68,11 +66,10 @@ def choose_kernels(
             a larger share of the node's instructions than it adds to its flash, code included, and no Winograd;
             `balanced`: constants of up to two and a half times the smallest, such as int16 weights, or BALANCED_SHARE
             of the flash if that is more; `speed`: up to the board's flash.
-        most_rows: For each op, how many rows its kernel may compute together; None for any number.
     """
     if optimize == "none":
         return tuple(_portable(op.layer, limits) for op in ops)
-    choices = [_kernels(op.layer, limits, rows) for op, rows in zip(ops, most_rows, strict=True)]
+    choices = [_kernels(op.layer, limits) for op in ops]
     if optimize == "size":
         return _small_and_fast(choices, limits)
     smallest = sum(min(kernel.constants.bytes for kernel in kernels) for kernels in choices)
@@ -112,7 +109,7 @@ def _portable(layer: Layer, limits: Limits) -> Kernel:
     return Kernel(layer, None, portable.constants(layer.params), 0, 1, 0, count)
 
 
-def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel]:
+def _kernels(layer: Layer, limits: Limits) -> list[Kernel]:
     kernels = [_portable(layer, limits)]
     for variant in candidates(layer, limits.instruction_set):
         kernel = Kernel(
@@ -125,7 +122,7 @@ def _kernels(layer: Layer, limits: Limits, most_rows: int | None) -> list[Kernel
             variant.instructions(layer),
         )
         if (limits.scratch_bytes is None or kernel.scratch_bytes <= limits.scratch_bytes) and (
-            most_rows is None or kernel.row_step <= most_rows
+            layer.most_rows is None or kernel.row_step <= layer.most_rows
         ):
             kernels.append(kernel)
     return kernels

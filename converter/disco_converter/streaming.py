@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from disco_converter.accounting import is_sent
 from disco_converter.kernel_choice import Kernel
@@ -20,18 +21,20 @@ LEAST_STREAMED_ROWS = 4
 """A tensor that is exchanged goes in at least so many steps, unless they have fewer rows than this."""
 
 
-def most_rows(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tuple[int | None, ...]:
-    """For each op, how many rows its kernel may compute together so that rows still stream; None where none come or go.
+def streamed(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tuple[LoweredOp, ...]:
+    """The ops, with how many rows their kernels may compute together so that rows still stream.
 
-    An op streams when it waits for a halo, or when what it or the op after it computes is sent.
+    An op streams when it waits for a halo, or when what it computes is sent, or what an op computes that may be joined
+    to it.
     """
-    sent = [is_sent(cut, slice_, lowered.op.output) for lowered in ops]
-    result: list[int | None] = []
+    result: list[LoweredOp] = []
     for place, lowered in enumerate(ops):
         waits = any(slice_.halo_channels(operand) for operand in lowered.op.operands)
-        streams = waits or any(sent[place : place + 2])
+        joined = [after for after in ops[place + 1 : place + 2] if isinstance(after.layer.params, _ROW_BY_ROW)]
+        streams = waits or any(is_sent(cut, slice_, one.op.output) for one in (lowered, *joined))
         height = lowered.layer.output.height
-        result.append(max(LEAST_STREAMED_ROWS, height // STREAMED_STEPS) if streams else None)
+        most_rows = max(LEAST_STREAMED_ROWS, height // STREAMED_STEPS) if streams else None
+        result.append(replace(lowered, layer=replace(lowered.layer, most_rows=most_rows)))
     return tuple(result)
 
 

@@ -20,6 +20,7 @@ from disco_firmware import kernel_params as k
 from disco_firmware import quantisation as q
 from disco_firmware.variants import portable
 from disco_firmware.variants.base import Layer, Variant
+from helpers.variant_layers import with_any_most_rows
 
 PORTABLE = {
     k.Conv2D: "conv2d",
@@ -95,7 +96,8 @@ def random_layer(rng: np.random.Generator) -> Layer:
     plane = [(length + 2 * pad - reach) // stride + 1 for length in (height, width)]
     gaps = rng.integers(0, 3, 2) * (rng.random() < 0.4)
     views = k.View(height, width, inputs, inputs + int(gaps[0])), k.View(*plane, outputs, outputs + int(gaps[1]))
-    return Layer(_params(rng, kind, window, inputs, outputs, multiplier), (views[0],), views[1])
+    layer = Layer(_params(rng, kind, window, inputs, outputs, multiplier), (views[0],), views[1])
+    return with_any_most_rows(layer, rng)
 
 
 def _params(rng: Any, kind: str, window: k.Window, inputs: int, outputs: int, multiplier: int) -> k.KernelParams:

@@ -26,7 +26,7 @@ from disco_firmware.variants.base import Layer, Variant
 from helpers import c_build
 from helpers.kernel_driver import Case, Int8Array
 from helpers.kernel_parts import Generator
-from helpers.variant_layers import layer_of, named_fields, sizes
+from helpers.variant_layers import layer_of, named_fields, sizes, with_any_most_rows
 
 TESTS_C = Path(__file__).parents[1] / "c"
 _GUARD = 32
@@ -109,11 +109,11 @@ def _input_span(layer: Layer, view: View, begin: int, end: int) -> tuple[int, in
 
 
 def calls_of(variant: Variant, cases: Iterable[Case], rng: Generator | None = None) -> list[Call]:
-    """Calls for those of the cases that the variant computes, in ranges of any number of steps.
+    """Calls for those of the cases that the variant computes, in ranges of any number of steps of any size.
 
     Without `rng` all rows are one range.
     """
-    layers = [(case, layer_of(case)) for case in cases]
+    layers = [(case, with_any_most_rows(layer_of(case), rng)) for case in cases]
     return [
         Call(variant, layer, case, _rows(variant.row_step(layer), layer.output.height, rng))
         for case, layer in layers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,13 @@ from helpers.kernel_driver import Buffer, Case, Int8Array
 def layer_of(case: Case) -> Layer:
     """What the converter would know of the op of a case."""
     return Layer(_PARAMS[case.kernel](case), tuple(_view(buffer) for buffer in case.inputs), _view(case.output))
+
+
+def with_any_most_rows(layer: Layer, rng: np.random.Generator | None) -> Layer:
+    """Half of the layers as they are, half with few rows computed together; without `rng` as it is."""
+    if rng is None or rng.random() < 0.5:
+        return layer
+    return replace(layer, most_rows=int(rng.integers(1, 9)))
 
 
 def named_fields(fields: Mapping[str, object], prefix: str) -> dict[str, object]:

@@ -52,7 +52,7 @@ def program() -> tuple[LoweredOp, ...]:
 
 
 def _chosen(program: tuple[LoweredOp, ...], optimize: str, flash: int | None = None) -> tuple[Kernel, ...]:
-    return choose_kernels(program, Limits("dsp", flash, None), optimize, [None] * len(program))
+    return choose_kernels(program, Limits("dsp", flash, None), optimize)
 
 
 def _flash(kernels: tuple[Kernel, ...]) -> int:

@@ -69,7 +69,7 @@ def _program(nodes: int) -> list[tuple[NodeKernels, tuple[int, ...]]]:
     programs = []
     for slice_ in cut.slices:
         ops = lower(cut, slice_)
-        kernels = choose_kernels(ops, Limits("base", None, None), "size", [None] * len(ops))
+        kernels = choose_kernels(ops, Limits("base", None, None), "size")
         program = NodeKernels(ops, kernels, joined_ops(cut, slice_, ops, kernels))
         programs.append((program, row_steps(cut, slice_, program)))
     return programs

@@ -33,6 +33,15 @@ class Layer:
     params: KernelParams
     inputs: tuple[View, ...]
     output: View
+    most_rows: int | None = None
+    """Of the output that may be computed together, as rows come from or go to other nodes; None: any number. Variants
+    that can choose keep to it, the others are not taken where their `row_step` is larger.
+    """
+
+    def blocks_together(self, rows: int = 1) -> int:
+        """How many blocks of `rows` output rows may be computed together, at least one; the last may have fewer."""
+        blocks = -(-self.output.height // rows)
+        return blocks if self.most_rows is None else max(1, min(blocks, self.most_rows // rows))
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,13 +40,13 @@ def plan_layer(layer: Layer, weight_bytes: int) -> Plan:
     if view.channels < _FEW_CHANNELS or window.dilation_w > 1:
         values = window.kernel_w * view.channels
         words = window.kernel_h * even(values) // 2
-        together = _rows_together(output.height, output.width, 4 * words * output.width, weight_bytes)
+        together = _rows_together(layer, 4 * words * output.width, weight_bytes)
         ring = 2 * words * half(together * output.width)
         return Plan(True, True, together, even(values), ring, 4 * words, values)
     channels = even(view.channels)
     columns = (half(output.width) - 1) * (1 if window.kernel_w == 1 else window.stride_w) + window.kernel_w
     row_words = columns * channels
-    together = _rows_together(output.height, output.width, 4 * row_words * window.stride_h, weight_bytes)
+    together = _rows_together(layer, 4 * row_words * window.stride_h, weight_bytes)
     flat = (window.kernel_h, window.kernel_w, window.stride_h, window.stride_w) == (1, 1, 1, 1)
     flat = flat and window.pad_top == window.pad_left == 0
     if flat:
@@ -67,9 +67,10 @@ def half(number: int) -> int:
     return (number + 1) // 2
 
 
-def _rows_together(height: int, width: int, row_bytes: int, weight_bytes: int) -> int:
+def _rows_together(layer: Layer, row_bytes: int, weight_bytes: int) -> int:
     """Few rows with enough pixels in them; if it can be, an even number of pixels, and a divisor of the height."""
-    most = min(height, max(1, _MOST_RING_BYTES // row_bytes))
+    height, width = layer.output.height, layer.output.width
+    most = min(layer.blocks_together(), max(1, _MOST_RING_BYTES // row_bytes))
     least = min(most, -(-_ENOUGH_PIXELS[weight_bytes] // width))
     numbers = range(least, min(most, 2 * least) + 1)
     return min(numbers, key=lambda rows: (rows * width % 2, height % rows != 0, rows))

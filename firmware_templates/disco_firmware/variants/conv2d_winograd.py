@@ -149,7 +149,7 @@ class _Winograd(Variant):
         row = -(-layer.output.width // (2 * self.tile))
         # Groups of one width, so that none is left over with few tiles.
         columns = -(-row // -(-row // pairs))
-        rows = 1 if self.transformed else max(1, min(pairs // columns, -(-layer.output.height // self.tile)))
+        rows = 1 if self.transformed else max(1, min(pairs // columns, layer.blocks_together(self.tile)))
         return Tiling(rows, 2 * columns)
 
     def instructions(self, layer: Layer) -> int:

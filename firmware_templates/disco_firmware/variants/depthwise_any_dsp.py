@@ -66,7 +66,8 @@ class DepthwiseAnyDsp(Variant):
 
     def row_step(self, layer: Layer) -> int:
         """As many rows as fit into _SCRATCH_BYTES, up to 12."""
-        fitting = [n for n in range(1, min(layer.output.height, 12) + 1) if _lines_bytes(layer, n) <= _SCRATCH_BYTES]
+        most = min(layer.blocks_together(), 12)
+        fitting = [rows for rows in range(1, most + 1) if _lines_bytes(layer, rows) <= _SCRATCH_BYTES]
         return max(fitting, default=1)
 
     def by_channels(self, layer: Layer) -> bool:

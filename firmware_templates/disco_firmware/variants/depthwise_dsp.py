@@ -73,9 +73,8 @@ class Depthwise3x3Dsp(Variant):
 
     def row_step(self, layer: Layer) -> int:
         """The block that costs least within _SCRATCH_BYTES."""
-        height = layer.output.height
-        even = height + height % 2
-        sizes = [1] if height == 1 else [*range(2, min(even, 12) + 1, 2), even]
+        pairs = layer.blocks_together(2)
+        sizes = [1] if layer.output.height == 1 else [2 * n for n in (*range(1, min(pairs, 6) + 1), pairs)]
         fitting = [rows for rows in sizes if _planes_bytes(layer, rows) <= _SCRATCH_BYTES] or [sizes[0]]
         return min(fitting, key=lambda rows: _loops(layer, rows))
 
