@@ -2,6 +2,9 @@
 
 Every row is an export and a run of its own, whose tensors are compared with TFLite's reference kernels. The four
 MLPerf Tiny models are not part of this repository: rows of those that are missing are left out, and said so.
+
+With --only, --board, --optimize or --nodes the rows that they leave are run anew and replace those in the file: with
+--table the page's, else build/bench/firmware.json.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from firmware_targets import Target, target_table, targets_of
+from firmware_page import layer_page, page
 from rich.console import Console
 
 from disco_converter.export import ExportConfig, export
@@ -38,21 +41,6 @@ PORTABLE_BOARDS = ("qemu-mps2-an385", "qemu-mps2-an385-armv6m")
 """Those for which there are no kernels of their own: `--optimize` changes nothing."""
 BOARDS = ("qemu-mps2-an386", "qemu-mps2-an500", "qemu-mps2-an505", "qemu-mps3-an547")
 OPTIMIZE = ("size", "balanced", "speed")
-LAYER_CASES = ((BOARDS[0], "balanced"), (BOARDS[0], "speed"), (BOARDS[-1], "speed"))
-"""Shown layer by layer."""
-INTRODUCTION = (
-    "Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one",
-    "inference, every tensor equal to TFLite's reference kernels. `instructions` are those of the kernels; `with",
-    "protocol` adds what the firmware records as its work on frames and links, the emulated UARTs' driver included;",
-    "what it does while it waits, and interrupts, are in neither. `per MAC` counts the MACs that the node executes.",
-    "Flash as linked; RAM as linked and the stack in use.",
-)
-ABOUT_PROJECTIONS = (
-    "Two boards, *projected* from these counts onto modelled boards and links (not measured). Exposed communication is",
-    "what exchanging adds to the time of the kernels: waiting for links, and protocol work on the boards.",
-)
-COLUMNS = "model, board, optimize, nodes, S_comm, instructions, with protocol, per MAC, flash, RAM, bit-exact"
-PROJECTED_COLUMNS = "model, optimize, cluster, latency ms, exposed, of it waiting, of it protocol work"
 INPUTS = 2
 """Counts depend on the data by some 0.1 %."""
 
@@ -80,6 +68,29 @@ class Case:
 
 
 @dataclass(frozen=True)
+class LayerRow:
+    """One op of the busiest node."""
+
+    op: str
+    kind: str
+    kernel: str
+    macs: int
+    instructions: int
+    limit_per_mac: float | None
+    """Instructions of the kernel's innermost loop alone, for a MAC."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The run's counts on modelled boards and links: projected, not measured."""
+
+    cluster: str | None
+    """None: one board, to which links are nothing."""
+    latency_ms_projected: float
+    exposed_ms_projected: float
+
+
+@dataclass(frozen=True)
 class Row:
     """The figures of one case; instructions, flash and RAM are of the busiest node."""
 
@@ -89,9 +100,6 @@ class Row:
     nodes: int
     sparsity: float
     instructions: int
-    """Of the kernels."""
-    instructions_with_protocol: int | None
-    """The work on frames and looks at the links besides; waiting is none. None for one board."""
     macs: int
     """Executed."""
     macs_dense: int
@@ -99,23 +107,10 @@ class Row:
     flash_bytes: int
     ram_bytes: int
     constant_bytes: int
+    """Of the flash: weights, as the kernels want them, biases, requantisation."""
     bit_exact: bool
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """One op of a case on one board."""
-
-    model: str
-    board: str
-    optimize: str
-    op: str
-    kind: str
-    kernel: str
-    macs: int
-    instructions: int
-    limit_per_mac: float | None
-    """Instructions of the kernel's innermost loop alone, for a MAC."""
+    projections: tuple[Projected, ...]
+    layers: tuple[LayerRow, ...]
 
 
 TINY_MODELS = tuple(
@@ -135,63 +130,98 @@ DENSE, DISCO, INDEPENDENT = (
 
 
 def main() -> int:
-    """Exit code 0 when every row is bit-exact and no target is lost."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the tables as a page")
-    options = parser.parse_args()
+    """Exit code 0 when every row is bit-exact."""
+    options = parse_options()
     console = Console(stderr=True)
     WORK.mkdir(parents=True, exist_ok=True)
-    rows, projections = [], []
-    layers: list[LayerRow] = []
-    for case in cases(console):
-        row, outcome = measure(case)
-        console.print(f"{asdict(row)}", highlight=False)
-        rows.append(row)
-        if case.nodes == 2 and case.board == BOARDS[0]:
-            projections += [projected(case, outcome, cluster) for cluster in sorted(CLUSTERS.glob("m4-*.toml"))]
-        if (case.board, case.optimize) in LAYER_CASES and case.nodes == 1 and case.model in TINY_MODELS:
-            layers += layer_rows(case, outcome)
-    documented = [asdict(row) for row in rows]
-    targets = targets_of(documented, projections)
-    for line in target_table(targets):
-        console.print(line, highlight=False, markup=False)
-    document = {
-        "versions": versions(),
-        "targets": [asdict(target) for target in targets],
-        "rows": documented,
-        "layers": [asdict(row) for row in layers],
-        "projections": projections,
-    }
-    (WORK / "firmware.json").write_text(json.dumps(document, indent=1) + "\n")
+    wanted = [case for case in cases() if is_wanted(case, options)]
+    file = WORK / "firmware.json" if options.table is None else options.table.with_suffix(".json")
+    rows = kept_rows(file) if len(wanted) < len(list(cases())) else []
+    for case in wanted:
+        if not case.model.path.is_file():
+            console.print(
+                f"{case.model.name}: {case.model.path} is missing, left out; DISCO_SHARED_MODELS names its folder"
+            )
+            continue
+        row = asdict(measure(case))
+        console.print({name: value for name, value in row.items() if name != "layers"}, highlight=False)
+        rows = merged(rows, row)
+    document = {"versions": versions(), "rows": rows}
+    for written in {file, WORK / "firmware.json"}:
+        written.write_text(as_json(document))
     if options.table is not None:
-        options.table.write_text(page(document))
-    return 0 if all(row.bit_exact for row in rows) and not any(target.lost for target in targets) else 1
+        layers = options.table.with_name(f"{options.table.stem}_layers.md")
+        options.table.write_text(page(document, layers.name))
+        layers.write_text(layer_page(document, options.table.name))
+    return 0 if all(row["bit_exact"] for row in rows) else 1
 
 
-def cases(console: Console) -> Iterator[Case]:
+def parse_options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--table", type=Path, metavar="FILE.md", help="also write the tables as two pages, beside them FILE.json"
+    )
+    names = sorted({case.model.name for case in cases()})
+    parser.add_argument("--only", action="append", choices=names, metavar="MODEL", help=", ".join(names))
+    parser.add_argument("--board", action="append", choices=(*BOARDS, *PORTABLE_BOARDS), metavar="TARGET")
+    parser.add_argument("--optimize", action="append", choices=OPTIMIZE)
+    parser.add_argument("--nodes", action="append", type=int, choices=(1, 2))
+    return parser.parse_args()
+
+
+def is_wanted(case: Case, options: argparse.Namespace) -> bool:
+    """Whether the options leave it."""
+    asked = (options.only, options.board, options.optimize, options.nodes)
+    values = (case.model.name, case.board, case.optimize, case.nodes)
+    return all(some is None or value in some for some, value in zip(asked, values, strict=True))
+
+
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """What was counted earlier, with the same tools."""
+    document = json.loads(file.read_text()) if file.is_file() else {"versions": versions(), "rows": []}
+    if document["versions"] != versions():
+        raise SystemExit(f"{file} was counted with {document['versions']}, not {versions()}: run the whole benchmark")
+    rows: list[dict[str, Any]] = document["rows"]
+    return rows
+
+
+def merged(rows: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows with the new one in its place, in the order of the cases."""
+    places = [(case.model.name, case.board, case.optimize, case.nodes) for case in cases()]
+    known = {(row["model"], row["board"], row["optimize"], row["nodes"]): row for row in (*rows, new)}
+    return [known[place] for place in places if place in known]
+
+
+def as_json(document: dict[str, Any]) -> str:
+    """A line for each row."""
+    rows = ",\n".join(json.dumps(row) for row in document["rows"])
+    return f'{{"versions": {json.dumps(document["versions"])},\n"rows": [\n{rows}\n]}}\n'
+
+
+def cases() -> Iterator[Case]:
     """All rows: the whole networks on one board of each kind, and the example on one and two."""
     for model in TINY_MODELS:
-        if not model.path.is_file():
-            console.print(f"{model.name}: no {model.path}, left out; name their folder in DISCO_SHARED_MODELS")
-            continue
         for board in BOARDS:
             for optimize in OPTIMIZE:
                 yield Case(model, board, optimize, 1)
         for board in PORTABLE_BOARDS:
             yield Case(model, board, "balanced", 1)
-    if COMPACT.path.is_file():
-        for board in (*BOARDS, *PORTABLE_BOARDS):
-            yield Case(COMPACT, board, "balanced", 1)
+    for board in (*BOARDS, *PORTABLE_BOARDS):
+        yield Case(COMPACT, board, "balanced", 1)
+    for model in (TINY_MODELS[2], COMPACT):
+        yield Case(model, BOARDS[0], "balanced", 2)
     for board in BOARDS:
         for optimize in OPTIMIZE:
             yield Case(DISCO, board, optimize, 2)
-    yield Case(DENSE, BOARDS[0], "balanced", 1)
+    for optimize in OPTIMIZE:
+        yield Case(DENSE, BOARDS[0], optimize, 1)
     yield Case(DENSE, BOARDS[0], "balanced", 2)
     yield Case(DISCO, BOARDS[0], "balanced", 1)
     yield Case(INDEPENDENT, BOARDS[0], "balanced", 2)
 
 
-def measure(case: Case) -> tuple[Row, RunOutcome]:
+def measure(case: Case) -> Row:
     """Exports and runs one case."""
     bundle = WORK / f"{case.model.name}-{case.board}-{case.optimize}-{case.nodes}"
     onnx = case.model.path.suffix == ".onnx"
@@ -208,33 +238,31 @@ def measure(case: Case) -> tuple[Row, RunOutcome]:
     outcome = run(RunConfig(bundle, EMULATED, limit=INPUTS, check_tensors=True))
     nodes, programs = outcome.result.nodes, exported.bundle.manifest.programs
     memories = [node.memory for node in nodes if node.memory is not None]
-    row = Row(
+    counts = [int(node.compute.median) for node in nodes]
+    return Row(
         case.model.name,
         case.board,
         case.optimize,
         case.nodes,
         case.model.sparsity,
-        int(max(node.compute.median for node in nodes)),
-        int(max(node.compute.median + node.send.median for node in nodes)) if case.nodes > 1 else None,
+        max(counts),
         max(sum(op.macs_executed for op in program.ops) for program in programs),
         sum(op.macs_dense for op in exported.bundle.manifest.ops),
         max(memory.flash_bytes for memory in memories),
         max(memory.ram_bytes for memory in memories),
         max(sum(op.constant_bytes for op in program.ops) for program in programs),
         outcome.result.bit_exact,
+        tuple(projections(case, outcome)),
+        layer_rows(case, outcome, counts.index(max(counts))),
     )
-    return row, outcome
 
 
-def layer_rows(case: Case, outcome: RunOutcome) -> list[LayerRow]:
-    """What every op of the one board takes."""
+def layer_rows(case: Case, outcome: RunOutcome, node: int) -> tuple[LayerRow, ...]:
+    """What every op of one node takes."""
     limits = {(variant.instruction_set, variant.name): variant.instructions_per_mac for variant in VARIANTS}
     best = load_board(case.board).instruction_set
-    return [
+    return tuple(
         LayerRow(
-            case.model.name,
-            case.board,
-            case.optimize,
             op.name,
             op.kind,
             op.kernel,
@@ -242,8 +270,8 @@ def layer_rows(case: Case, outcome: RunOutcome) -> list[LayerRow]:
             int(result.compute.median),
             limits.get((best, op.kernel)),
         )
-        for op, result in zip(outcome.bundle.manifest.programs[0].ops, outcome.result.nodes[0].ops, strict=True)
-    ]
+        for op, result in zip(outcome.bundle.manifest.programs[node].ops, outcome.result.nodes[node].ops, strict=True)
+    )
 
 
 def int8_model(model: Model) -> Path:
@@ -256,20 +284,16 @@ def int8_model(model: Model) -> Path:
     return file
 
 
-def projected(case: Case, outcome: RunOutcome, cluster: Path) -> dict[str, Any]:
-    """The run's counts on modelled boards and links: projected, not measured."""
-    model = load_projection(cluster, case.nodes)
-    projection = project(outcome.bundle.manifest, outcome.result, model, cluster.name).projection
-    return {
-        "model": case.model.name,
-        "optimize": case.optimize,
-        "nodes": case.nodes,
-        "sparsity": case.model.sparsity,
-        "cluster": cluster.stem,
-        "latency_ms_projected": projection.latency_ms,
-        "exposed_ms_projected": projection.exposed_communication_ms,
-        "waiting_ms_projected": projection.exposed_waiting_ms,
-    }
+def projections(case: Case, outcome: RunOutcome) -> Iterator[Projected]:
+    """Of the example on Cortex-M4 boards: on two, on every cluster of the examples; on one."""
+    if case.board != BOARDS[0] or case.model not in (DENSE, DISCO, INDEPENDENT):
+        return
+    clusters = sorted(CLUSTERS.glob("m4-*.toml"))
+    for cluster in clusters if case.nodes > 1 else clusters[:1]:
+        model = load_projection(cluster, case.nodes)
+        projection = project(outcome.bundle.manifest, outcome.result, model, cluster.name).projection
+        name = cluster.stem if case.nodes > 1 else None
+        yield Projected(name, projection.latency_ms, projection.exposed_communication_ms)
 
 
 def versions() -> dict[str, str]:
@@ -280,59 +304,6 @@ def versions() -> dict[str, str]:
         for name, command in tools.items()
     }
     return {"disco-edge": version("disco-edge"), **found}
-
-
-def page(document: dict[str, Any]) -> str:
-    """The tables as Markdown."""
-    lines = ["# Firmware: instructions, flash, RAM", "", *INTRODUCTION, ""]
-    lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
-    lines += [
-        "",
-        *heads(COLUMNS),
-    ]
-    for row in document["rows"]:
-        all_work = f"{row['instructions_with_protocol']:,}" if row["nodes"] > 1 else "-"
-        lines.append(
-            f"| {row['model']} | {row['board']} | {row['optimize']} | {row['nodes']} | {row['sparsity']:.0%} | "
-            f"{row['instructions']:,} | {all_work} | {row['instructions'] / row['macs']:.2f} | "
-            f"{row['flash_bytes']:,} | {row['ram_bytes']:,} | {'yes' if row['bit_exact'] else 'NO'} |"
-        )
-    lines += [
-        "",
-        *ABOUT_PROJECTIONS,
-        "",
-        *heads(PROJECTED_COLUMNS),
-    ]
-    for entry in document["projections"]:
-        latency, exposed, waiting = (entry[f"{name}_ms_projected"] for name in ("latency", "exposed", "waiting"))
-        shares = " | ".join(f"{part / latency:.1%}" for part in (exposed, waiting, exposed - waiting))
-        lines.append(f"| {entry['model']} | {entry['optimize']} | {entry['cluster']} | {latency:.2f} | {shares} |")
-    lines += ["", "## Targets", "", *target_table([Target(**target) for target in document["targets"]])]
-    lines += layer_tables([LayerRow(**row) for row in document["layers"]])
-    return "\n".join(lines) + "\n"
-
-
-def heads(names: str) -> list[str]:
-    """The first lines of a table."""
-    return [f"| {names.replace(', ', ' | ')} |", f"|{'---|' * (names.count(',') + 1)}"]
-
-
-def layer_tables(rows: list[LayerRow]) -> list[str]:
-    """Layer by layer, each beside the limit of its kernel's innermost loop."""
-    lines = ["", "## Layer by layer", ""]
-    lines += ["`limit` is what the body of the kernel's innermost loop alone takes for a MAC, loads included; what is"]
-    lines += ["above it is spent on requantisation, on the loops, on moving and extending inputs, and on outputs that"]
-    lines += ["do not fill a block.", ""]
-    lines += ["| model | board | optimize | op | kernel | MACs | instructions | per MAC | limit |"]
-    lines += ["|---|---|---|---|---|---|---|---|---|"]
-    for row in rows:
-        each = f"{row.instructions / row.macs:.2f}" if row.macs else "-"
-        limit = f"{row.limit_per_mac:.2f}" if row.limit_per_mac and row.macs else "-"
-        lines.append(
-            f"| {row.model} | {row.board} | {row.optimize} | {row.op} | {row.kernel} | {row.macs:,} | "
-            f"{row.instructions:,} | {each} | {limit} |"
-        )
-    return lines
 
 
 if __name__ == "__main__":

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from disco_converter import graph as g
-from disco_converter.kernel_choice import Limits, choose_kernels
+from disco_converter.kernel_choice import Kernel, Limits, choose_kernels
 from disco_converter.lowering import lower
 from disco_converter.memory import plan_memory
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.order import partition_in_order, spread_out
 from disco_converter.partition import partition
-from disco_converter.streaming import halo_waits, joined_ops, last_input_row, row_steps
+from disco_converter.streaming import halo_waits, joined_ops, last_input_row, row_steps, streamed
 from disco_firmware import kernel_params as k
 from disco_firmware.kernel_params import ActivationRange
+from disco_firmware.variants.registry import candidates
 
 HEIGHT = 6
 RANGE = ActivationRange(-128, 127)
@@ -98,6 +101,34 @@ def test_what_joined_ops_use_is_in_use_during_all_of_them() -> None:
         assert d.first_op <= 3
         for one, two in ((b, d), (b, scratch), (d, scratch)):
             assert one.offset + one.size <= two.offset or two.offset + two.size <= one.offset
+
+
+def _separable(nodes: int) -> list[Kernel]:
+    """Of the first node: of x -> convolution a -> depthwise b -> pointwise c."""
+    channels = {"x": 3, "a": 16, "b": 16, "c": 16}
+    tensors = {name: g.Tensor(name, 0, (1, HEIGHT, 5, count), 0.5, 0) for name, count in channels.items()}
+    filter_ = g.Filter(np.ones((1, 3, 3, 16), np.int8), np.full(16, 0.5, np.float32), True, np.zeros(16, np.int32))
+    window = g.Window((3, 3), (1, 1), padding=g.Padding(1, 1, 1, 1))
+    depthwise = g.Op(1, "DEPTHWISE_CONV_2D", ("a",), "b", g.DepthwiseConv2D(window, filter_, 1, "NONE"))
+    ops = (_conv("a", "x", 0, 16, 3), depthwise, _conv("c", "b", 2, 16, 16))
+    cut = partition(g.Graph(tensors, ops, "x", ("c",)), nodes)
+    slice_ = cut.slices[0]
+    return list(choose_kernels(streamed(cut, slice_, lower(cut, slice_)), Limits("dsp", None, None), "size"))
+
+
+def test_kernels_compute_fewer_rows_together_where_rows_stream() -> None:
+    alone, one_of_two = _separable(1), _separable(2)
+    assert [kernel.layer.most_rows for kernel in alone] == [None] * 3
+    # a is read by its owner alone; b is sent and c waits for it.
+    assert [kernel.layer.most_rows for kernel in one_of_two] == [None, 4, 4]
+    assert [kernel.name for kernel in one_of_two] == [kernel.name for kernel in alone]
+    assert alone[1].name == "3x3, int16 planes"
+    assert alone[1].row_step == HEIGHT
+    assert one_of_two[1].row_step == 4
+    layers = [replace(kernel.layer, most_rows=4) for kernel in alone]
+    steps = [variant.row_step(layer) for layer in layers for variant in candidates(layer, "mve")]
+    assert len(steps) >= 9
+    assert max(steps) == 4
 
 
 def test_rows_that_steps_wait_for() -> None:

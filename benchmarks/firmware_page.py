@@ -1,0 +1,135 @@
+"""The firmware benchmark's two pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_HEAD = """\
+Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one inference, every
+tensor equal to TFLite's reference kernels; [layer by layer]({layers_page}). `constants`: weights as the kernels want
+them, biases and requantisation, which the flash holds beside code. Flash as linked; RAM as linked and the stack in use.
+`per MAC` is of the MACs that the node executes; `dense` are those of the whole model. `CMSIS-NN`: the same model with
+CMSIS-NN of July 2026 at `-O3`, counted on the same emulated boards (`-icount`), every layer's output equal to the
+reference kernels too."""
+_PROJECTED = """\
+*Projected* from these counts onto modelled boards and links (`disco-run --project examples/clusters/...`), not
+measured. `speed-up`: over one board with the dense model and the same `--optimize`."""
+_LAYERS = """\
+Rows of [the networks]({networks_page}) on one board, op by op. `per MAC (limit)`: instructions for a MAC, and what the
+body of the kernel's innermost loop alone takes, loads included; what is above it is spent on requantisation, on the
+loops, on moving and extending inputs, and on outputs that do not fill a block. `CMSIS-NN`: as on that page, where its
+layers were counted."""
+CMSIS_NN = {
+    ("ic", "qemu-mps2-an386"): 29_870_000,
+    ("ic", "qemu-mps2-an500"): 29_930_000,
+    ("ic", "qemu-mps2-an505"): 29_900_000,
+    ("ic", "qemu-mps3-an547"): 4_810_000,
+    ("vww", "qemu-mps2-an386"): 24_710_000,
+    ("vww", "qemu-mps2-an505"): 24_530_000,
+    ("vww", "qemu-mps3-an547"): 6_430_000,
+    ("kws", "qemu-mps2-an386"): 7_840_000,
+    ("kws", "qemu-mps2-an505"): 7_800_000,
+    ("kws", "qemu-mps3-an547"): 1_780_000,
+    ("ad", "qemu-mps2-an386"): 580_000,
+    ("ad", "qemu-mps2-an505"): 580_000,
+    ("ad", "qemu-mps3-an547"): 280_000,
+}
+"""Instructions of the whole network, as they were noted: to 10 thousand."""
+CMSIS_NN_LAYERS = {
+    ("ic", "qemu-mps2-an386"): {
+        "conv_2d_0": 2_134_000,
+        "conv_2d_1": 5_488_000,
+        "conv_2d_2": 5_488_000,
+        "add_3": 1_334_000,
+        "conv_2d_4": 2_519_000,
+        "conv_2d_5": 4_542_000,
+        "conv_2d_6": 563_000,
+        "conv_2d_8": 2_189_000,
+        "conv_2d_9": 4_155_000,
+        "conv_2d_10": 421_000,
+    }
+}
+"""Of ops, to a thousand."""
+
+
+def page(document: dict[str, Any], layers_page: str) -> str:
+    """Networks, and projections, as Markdown."""
+    lines = ["# Firmware: instructions, flash, RAM", "", _HEAD.format(layers_page=layers_page), ""]
+    lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
+    lines += ["", "| model | board | optimize | nodes | S_comm | instructions | CMSIS-NN | per MAC | MACs | dense "]
+    lines[-1] += "| constants | flash | RAM | bit-exact |"
+    lines += ["|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    for row in document["rows"]:
+        theirs = CMSIS_NN.get((row["model"], row["board"]))
+        lines.append(
+            f"| {row['model']} | {row['board']} | {row['optimize']} | {row['nodes']} | {row['sparsity']:.0%} | "
+            f"{row['instructions']:,} | {_millions(theirs)} | {row['instructions'] / row['macs']:.2f} | "
+            f"{row['macs']:,} | {row['macs_dense']:,} | {row['constant_bytes']:,} | {row['flash_bytes']:,} | "
+            f"{row['ram_bytes']:,} | {'yes' if row['bit_exact'] else 'NO'} |"
+        )
+    lines += ["", "## Latency", "", _PROJECTED, ""]
+    lines += ["| model | S_comm | optimize | boards | latency ms | speed-up | exposed communication |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    return "\n".join([*lines, *_latencies(document["rows"])]) + "\n"
+
+
+def _latencies(rows: list[dict[str, Any]]) -> Iterator[str]:
+    alone = {
+        row["optimize"]: one["latency_ms_projected"]
+        for row in rows
+        if row["nodes"] == 1 and row["sparsity"] == 0
+        for one in row["projections"]
+    }
+    for row in rows:
+        for one in row["projections"]:
+            latency = one["latency_ms_projected"]
+            faster = f"{alone[row['optimize']] / latency:.2f}" if row["optimize"] in alone else "-"
+            exposed = f"{one['exposed_ms_projected'] / latency:.1%}" if one["cluster"] else "-"
+            boards = f"two, {one['cluster']}" if one["cluster"] else "one"
+            yield (
+                f"| {row['model']} | {row['sparsity']:.0%} | {row['optimize']} | {boards} | {latency:.2f} | {faster} "
+                f"| {exposed} |"
+            )
+
+
+def layer_page(document: dict[str, Any], networks_page: str) -> str:
+    """One table for each network and board, with all modes side by side."""
+    lines = ["# Firmware, layer by layer", "", _LAYERS.format(networks_page=networks_page)]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in document["rows"]:
+        if row["nodes"] == 1:
+            groups.setdefault((row["model"], row["board"]), []).append(row)
+    for (model, board), rows in groups.items():
+        if len(rows) == 1:  # no kernels of their own, or no modes that were compared
+            continue
+        lines += ["", f"## {model}, {board}", "", *_layer_table(rows, CMSIS_NN_LAYERS.get((model, board), {}))]
+    return "\n".join(lines) + "\n"
+
+
+def _layer_table(rows: list[dict[str, Any]], theirs: dict[str, int]) -> Iterator[str]:
+    shown = "".join(f" {row['optimize']} | instructions | per MAC (limit) |" for row in rows)
+    yield f"| op | MACs |{' CMSIS-NN |' if theirs else ''}{shown}"
+    yield "|---|---|" + "---|" * (bool(theirs) + 3 * len(rows))
+    for same in zip(*(row["layers"] for row in rows), strict=True):
+        cells = [same[0]["op"], f"{same[0]['macs']:,}" if same[0]["macs"] else "-"]
+        cells += [_millions(theirs.get(same[0]["op"]), 3)] if theirs else []
+        for layer in same:
+            cells += [layer["kernel"], f"{layer['instructions']:,}", _per_mac(layer)]
+        yield f"| {' | '.join(cells)} |"
+    total = ["all", f"{rows[0]['macs']:,}"]
+    total += [_millions(CMSIS_NN[rows[0]["model"], rows[0]["board"]])] if theirs else []
+    for row in rows:
+        total += ["", f"{row['instructions']:,}", f"{row['instructions'] / row['macs']:.2f}"]
+    yield f"| {' | '.join(total)} |"
+
+
+def _per_mac(layer: dict[str, Any]) -> str:
+    if not layer["macs"]:
+        return "-"
+    limit = f" ({layer['limit_per_mac']:.2f})" if layer["limit_per_mac"] else ""
+    return f"{layer['instructions'] / layer['macs']:.2f}{limit}"
+
+
+def _millions(count: int | None, digits: int = 2) -> str:
+    return "-" if count is None else f"{count / 1e6:.{digits}f} M"
