@@ -48,6 +48,11 @@ class Kernel:
         return portable.NAME if self.variant is None else self.variant.name
 
     @property
+    def delay(self) -> float:
+        """By which kernels are compared."""
+        return self.layer.delay(self.instructions, self.row_step)
+
+    @property
     def flash_bytes(self) -> int:
         """Constants and code."""
         return self.constants.bytes + self.code_bytes
@@ -57,7 +62,7 @@ def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> t
     """A kernel for every op, in order.
 
     Starts from the smallest for every op, then takes, as far as the mode goes, the change that saves most instructions
-    per byte.
+    per byte. Where rows stream, those until the first rows are there count twice.
 
     Args:
         ops: A node's program.
@@ -82,7 +87,7 @@ def _small_and_fast(choices: Sequence[Sequence[Kernel]], limits: Limits) -> tupl
 
     def product(kernels: Sequence[Kernel]) -> int:
         flash = RUNTIME_FLASH_BYTES + sum(kernel.flash_bytes for kernel in kernels)
-        return flash * sum(kernel.instructions for kernel in kernels)
+        return flash * sum(kernel.delay for kernel in kernels)
 
     small = [[k for k in kernels if k.variant is None or not k.variant.spends_memory] for kernels in choices]
     budget = _Budget(float("inf"), _flash(limits))
@@ -132,7 +137,7 @@ def _steps(
     choices: Sequence[Sequence[Kernel]], price: Callable[[Kernel], int], budget: _Budget
 ) -> Iterator[tuple[Kernel, ...]]:
     """The kernels of lowest price, then each change that saves most instructions for its price, within the budget."""
-    chosen = [min(kernels, key=lambda kernel: (price(kernel), kernel.instructions)) for kernels in choices]
+    chosen = [min(kernels, key=lambda kernel: (price(kernel), kernel.delay)) for kernels in choices]
     yield tuple(chosen)
     while (step := _best_step(choices, chosen, price, budget)) is not None:
         chosen[step[0]] = step[1]
@@ -149,7 +154,7 @@ def _best_step(
     for index, kernels in enumerate(choices):
         now = chosen[index]
         for kernel in kernels:
-            saved = now.instructions - kernel.instructions
+            saved = now.delay - kernel.delay
             more = kernel.constants.bytes - now.constants.bytes
             fits = constants + more <= budget.constants and flash + kernel.flash_bytes - now.flash_bytes <= budget.flash
             gain = saved / max(price(kernel) - price(now), 1)

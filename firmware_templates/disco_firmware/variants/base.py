@@ -43,6 +43,13 @@ class Layer:
         blocks = -(-self.output.height // rows)
         return blocks if self.most_rows is None else max(1, min(blocks, self.most_rows // rows))
 
+    def delay(self, instructions: int, rows: int) -> float:
+        """What to keep small: `instructions` and, where rows stream, again the part of them until the first `rows` are
+        there, as links and other nodes have nothing to do meanwhile.
+        """
+        first = 0.0 if self.most_rows is None else min(1.0, rows / self.output.height)
+        return instructions * (1 + first)
+
 
 @dataclass(frozen=True, eq=False)
 class ConstantArray:

@@ -76,7 +76,7 @@ class Depthwise3x3Dsp(Variant):
         pairs = layer.blocks_together(2)
         sizes = [1] if layer.output.height == 1 else [2 * n for n in (*range(1, min(pairs, 6) + 1), pairs)]
         fitting = [rows for rows in sizes if _planes_bytes(layer, rows) <= _SCRATCH_BYTES] or [sizes[0]]
-        return min(fitting, key=lambda rows: _loops(layer, rows))
+        return min(fitting, key=lambda rows: layer.delay(_loops(layer, rows), rows))
 
     def by_channels(self, layer: Layer) -> bool:
         """Group after group, of which the last must not overlap the one before."""
