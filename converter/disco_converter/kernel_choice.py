@@ -85,7 +85,7 @@ def choose_kernels(ops: Sequence[LoweredOp], limits: Limits, optimize: str) -> t
 def _small_and_fast(choices: Sequence[Sequence[Kernel]], limits: Limits) -> tuple[Kernel, ...]:
     """On the way from the least flash to the fewest instructions: where flash times instructions is least."""
 
-    def product(kernels: Sequence[Kernel]) -> int:
+    def product(kernels: Sequence[Kernel]) -> float:
         flash = RUNTIME_FLASH_BYTES + sum(kernel.flash_bytes for kernel in kernels)
         return flash * sum(kernel.delay for kernel in kernels)
 
