@@ -5,21 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from firmware_targets import target_table, targets_of
+
 _HEAD = """\
 Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one inference, every
-tensor equal to TFLite's reference kernels; [layer by layer]({layers_page}). `constants`: weights as the kernels want
-them, biases and requantisation, which the flash holds beside code. Flash as linked; RAM as linked and the stack in use.
+tensor equal to TFLite's reference kernels; [layer by layer]({layers_page}). `instructions` are those of the kernels;
+`with protocol` adds what the firmware records as its work on frames and links, the emulated UARTs' driver included;
+what it does while it waits, and interrupts, are in neither. `constants`: weights as the kernels want them, biases and
+requantisation, which the flash holds beside code. Flash as linked; RAM as linked and the stack in use.
 `per MAC` is of the MACs that the node executes; `dense` are those of the whole model. `CMSIS-NN`: the same model with
 CMSIS-NN of July 2026 at `-O3`, counted on the same emulated boards (`-icount`), every layer's output equal to the
 reference kernels too."""
 _PROJECTED = """\
 *Projected* from these counts onto modelled boards and links (`disco-run --project examples/clusters/...`), not
-measured. `speed-up`: over one board with the dense model and the same `--optimize`."""
+measured. `speed-up`: over one board with the dense model and the same `--optimize`. Exposed communication is what
+exchanging adds to the time of the kernels: waiting for links, and protocol work on the boards."""
 _LAYERS = """\
 Rows of [the networks]({networks_page}) on one board, op by op. `per MAC (limit)`: instructions for a MAC, and what the
 body of the kernel's innermost loop alone takes, loads included; what is above it is spent on requantisation, on the
 loops, on moving and extending inputs, and on outputs that do not fill a block. `CMSIS-NN`: as on that page, where its
 layers were counted."""
+COLUMNS = (
+    "model, board, optimize, nodes, S_comm, instructions, with protocol, CMSIS-NN, per MAC, MACs, dense, constants, "
+    "flash, RAM, bit-exact"
+)
+PROJECTED_COLUMNS = "model, S_comm, optimize, boards, latency ms, speed-up, exposed, of it waiting, of it protocol work"
 CMSIS_NN = {
     ("ic", "qemu-mps2-an386"): 29_870_000,
     ("ic", "qemu-mps2-an500"): 29_930_000,
@@ -57,21 +67,25 @@ def page(document: dict[str, Any], layers_page: str) -> str:
     """Networks, and projections, as Markdown."""
     lines = ["# Firmware: instructions, flash, RAM", "", _HEAD.format(layers_page=layers_page), ""]
     lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
-    lines += ["", "| model | board | optimize | nodes | S_comm | instructions | CMSIS-NN | per MAC | MACs | dense "]
-    lines[-1] += "| constants | flash | RAM | bit-exact |"
-    lines += ["|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines += ["", *_head(COLUMNS)]
     for row in document["rows"]:
         theirs = CMSIS_NN.get((row["model"], row["board"]))
+        protocol = f"{row['instructions_with_protocol']:,}" if row["nodes"] > 1 else "-"
         lines.append(
             f"| {row['model']} | {row['board']} | {row['optimize']} | {row['nodes']} | {row['sparsity']:.0%} | "
-            f"{row['instructions']:,} | {_millions(theirs)} | {row['instructions'] / row['macs']:.2f} | "
+            f"{row['instructions']:,} | {protocol} | {_millions(theirs)} | {row['instructions'] / row['macs']:.2f} | "
             f"{row['macs']:,} | {row['macs_dense']:,} | {row['constant_bytes']:,} | {row['flash_bytes']:,} | "
             f"{row['ram_bytes']:,} | {'yes' if row['bit_exact'] else 'NO'} |"
         )
     lines += ["", "## Latency", "", _PROJECTED, ""]
-    lines += ["| model | S_comm | optimize | boards | latency ms | speed-up | exposed communication |"]
-    lines += ["|---|---|---|---|---|---|---|"]
-    return "\n".join([*lines, *_latencies(document["rows"])]) + "\n"
+    lines += [*_head(PROJECTED_COLUMNS), *_latencies(document["rows"])]
+    lines += ["", "## Targets", "", *target_table(targets_of(document["rows"]))]
+    return "\n".join(lines) + "\n"
+
+
+def _head(names: str) -> list[str]:
+    """The first lines of a table."""
+    return [f"| {names.replace(', ', ' | ')} |", f"|{'---|' * (names.count(',') + 1)}"]
 
 
 def _latencies(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -85,11 +99,13 @@ def _latencies(rows: list[dict[str, Any]]) -> Iterator[str]:
         for one in row["projections"]:
             latency = one["latency_ms_projected"]
             faster = f"{alone[row['optimize']] / latency:.2f}" if row["optimize"] in alone else "-"
-            exposed = f"{one['exposed_ms_projected'] / latency:.1%}" if one["cluster"] else "-"
+            exposed, waiting = one["exposed_ms_projected"], one["waiting_ms_projected"]
+            parts = (exposed, waiting, exposed - waiting)
+            shares = " | ".join(f"{part / latency:.1%}" if one["cluster"] else "-" for part in parts)
             boards = f"two, {one['cluster']}" if one["cluster"] else "one"
             yield (
                 f"| {row['model']} | {row['sparsity']:.0%} | {row['optimize']} | {boards} | {latency:.2f} | {faster} "
-                f"| {exposed} |"
+                f"| {shares} |"
             )
 
 

@@ -46,14 +46,9 @@ class Target:
         return not self.met and not self.open
 
 
-def targets_of(rows: Sequence[dict[str, Any]], projections: Sequence[dict[str, Any]]) -> list[Target]:
-    """All targets of which there are figures.
-
-    Args:
-        rows: As in firmware.json.
-        projections: Likewise.
-    """
-    return [*_networks(rows), *_two_boards(rows), *_exposed(projections)]
+def targets_of(rows: Sequence[dict[str, Any]]) -> list[Target]:
+    """All targets of which there are figures in the rows of firmware.json."""
+    return [*_networks(rows), *_two_boards(rows), *_exposed(rows)]
 
 
 def target_table(targets: Sequence[Target]) -> list[str]:
@@ -83,9 +78,8 @@ def _two_boards(rows: Sequence[dict[str, Any]]) -> Iterator[Target]:
             yield Target(name, two[key] / one["instructions"], OF_ONE_BOARD, is_open)
 
 
-def _exposed(projections: Sequence[dict[str, Any]]) -> Iterator[Target]:
-    for entry in projections:
-        if (entry["model"], entry["optimize"], entry["cluster"]) == (DISCO, "balanced", CLUSTER):
-            share = entry["exposed_ms_projected"] / entry["latency_ms_projected"]
-            name = "two boards at 90 %, 3 Mbaud: exposed communication, projected"
-            yield Target(name, share, EXPOSED, open=True)
+def _exposed(rows: Sequence[dict[str, Any]]) -> Iterator[Target]:
+    disco = [row for row in rows if (row["model"], row["optimize"]) == (DISCO, "balanced")]
+    for one in (one for row in disco for one in row["projections"] if one["cluster"] == CLUSTER):
+        share = one["exposed_ms_projected"] / one["latency_ms_projected"]
+        yield Target("two boards at 90 %, 3 Mbaud: exposed communication, projected", share, EXPOSED, open=True)

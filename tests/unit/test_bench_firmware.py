@@ -23,9 +23,10 @@ def _row(bench: Any, model: str, optimize: str, nodes: int, instructions: int, l
     layer = bench.LayerRow("conv_2d_0", "CONV_2D", "direct", 1000, instructions - 5, 0.5)
     pool = bench.LayerRow("max_pool_2d_1", "MAX_POOL_2D", "portable", 0, 5, None)
     cluster = "m4-uart" if nodes > 1 else None
-    projections = () if latency is None else (bench.Projected(cluster, latency, latency / 4),)
+    projections = () if latency is None else (bench.Projected(cluster, latency, latency / 4, latency / 5),)
+    more = instructions + 100 if nodes > 1 else None
     row = bench.Row(
-        model, M4, optimize, nodes, 0.0, instructions, 1000, 2000, 9, 8, 7, True, projections, (layer, pool)
+        model, M4, optimize, nodes, 0.0, instructions, more, 1000, 2000, 9, 8, 7, True, projections, (layer, pool)
     )
     return bench.asdict(row)
 
@@ -59,9 +60,9 @@ def test_pages(bench: Any) -> None:
     rows += [_row(bench, "resnet8_dense", "size", 1, 3000, 60.0), _row(bench, "resnet8_dense", "size", 2, 1500, 40.0)]
     document = {"versions": {"gcc": "12"}, "rows": rows}
     text = bench.page(document, "layers.md")
-    assert f"| ic | {M4} | size | 1 | 0% | 2,005 | 29.87 M | 2.00 | 1,000 | 2,000 | 7 | 9 | 8 | yes |" in text
-    assert "| resnet8_dense | 0% | size | one | 60.00 | 1.00 | - |" in text
-    assert "| resnet8_dense | 0% | size | two, m4-uart | 40.00 | 1.50 | 25.0% |" in text
+    assert f"| ic | {M4} | size | 1 | 0% | 2,005 | - | 29.87 M | 2.00 | 1,000 | 2,000 | 7 | 9 | 8 | yes |" in text
+    assert "| resnet8_dense | 0% | size | one | 60.00 | 1.00 | - | - | - |" in text
+    assert "| resnet8_dense | 0% | size | two, m4-uart | 40.00 | 1.50 | 25.0% | 20.0% | 5.0% |" in text
     layers = bench.layer_page(document, "networks.md")
     assert "| conv_2d_0 | 1,000 | 2.134 M | direct | 2,000 | 2.00 (0.50) | direct | 1,000 | 1.00 (0.50) |" in layers
     assert "| max_pool_2d_1 | - | - | portable | 5 | - | portable | 5 | - |" in layers
