@@ -26,7 +26,8 @@ def from_scratch(model: nn.Module) -> nn.Module:
     from disco_pruning.masks import bake
 
     fresh = bake(copy.deepcopy(model))
-    for name, module in fresh.named_modules():
+    # The innermost first, as they were built: a network may draw the weights of its layers in its own way.
+    for name, module in reversed(list(fresh.named_modules())):
         reset = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
         if reset is not None:
             reset()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
-import warnings
-from contextlib import contextmanager, redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +12,10 @@ from torch import Tensor, nn
 
 from disco_planning.shares import PLAN_KEY
 from disco_pruning.masks import bake
+from disco_pruning.quiet import quiet
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from disco_pruning.planning import Plan
 
 _OPSET = 18  # the lowest that the exporter writes without converting versions
@@ -47,7 +42,7 @@ def export_onnx(
     network = bake(copy.deepcopy(model)).cpu().eval()
     example = example_input[:1].cpu() if isinstance(example_input, Tensor) else torch.zeros((1, *example_input))
     try:
-        with _quiet():
+        with quiet():
             program = torch.onnx.export(
                 network,
                 (example,),
@@ -70,19 +65,6 @@ def export_onnx(
     except OSError as error:
         raise DiscoError(f"the model file {path} cannot be written: {error.strerror}") from error
     onnx.checker.check_model(str(path))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter: it reports progress on stdout and warns about its own internals."""
-    level = logging.root.manager.disable
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-        try:
-            yield
-        finally:
-            logging.disable(level)
 
 
 def _strip_notes(proto: Any) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from disco_pruning.masks import sub_row_norms
 from disco_pruning.planning import plan as make_plan
 from disco_pruning.rounds import attach_masks, checkpoint_name, network_sparsity, prune
+from disco_pruning.selection import check_rounds
 from disco_targets.errors import DiscoError
 
 try:
@@ -58,11 +59,11 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
             shares: As for `plan`.
             score: As for `prune`.
             rank_globally: As for `prune`.
-            checkpoints: Folder for a Trainer checkpoint at the end of each round, `disco_89.9.ckpt` where 89.9 % were
-                reached.
+            checkpoints: Folder for a Trainer checkpoint at the end of each round, named as by `prune_in_rounds`:
+                `disco_90.0.ckpt` where 90 % were asked for.
         """
         self._nodes = nodes
-        self._rounds = dict(rounds)
+        self._rounds = dict(sorted(rounds.items()))
         self._example_input = example_input
         self._module = module
         self._shares = shares
@@ -70,6 +71,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
         self._rank_globally = rank_globally
         self._checkpoints = None if checkpoints is None else Path(checkpoints)
         self._plan: Plan | None = None
+        self._sparsity: Sparsity = 0.0
 
     @property
     def plan(self) -> Plan:
@@ -82,8 +84,8 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
             raise DiscoError("DiscoPruning has no plan before Trainer.fit: read it after, or use disco_pruning.plan")
         return self._plan
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
-        """Plan and put masks in place that prune nothing yet."""
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Plan, check the rounds, and put masks in place that prune nothing yet."""
         try:
             network = pl_module.get_submodule(self._module)
         except AttributeError as error:
@@ -97,13 +99,26 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
                 "example_input=torch.zeros(1, channels, height, width)"
             )
         self._plan = make_plan(network, example, self._nodes, self._shares)
+        check_rounds(self._plan, self._rounds.values(), rank_globally=self._rank_globally)
+        if stage == "fit":
+            self._check_epochs(trainer.max_epochs)
         attach_masks(self._plan)
+
+    def _check_epochs(self, end: int | None) -> None:
+        """Raise for a round that never comes; `end` is None or negative where the Trainer knows no last epoch."""
+        for epoch in self._rounds:
+            if epoch < 0 or (end is not None and 0 <= end <= epoch):
+                raise DiscoError(
+                    f"the round at epoch {epoch} never comes: the Trainer's epochs are 0 to {(end or 0) - 1}; raise "
+                    "max_epochs, or prune earlier"
+                )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
         """Prune if a round starts with this epoch."""
-        sparsity = self._rounds.get(trainer.current_epoch)
-        if sparsity is not None:
-            prune(self.plan, sparsity, self._score, rank_globally=self._rank_globally)
+        epoch = trainer.current_epoch
+        self._sparsity = next((self._rounds[start] for start in reversed(self._rounds) if start <= epoch), 0.0)
+        if epoch in self._rounds:
+            prune(self.plan, self._sparsity, self._score, rank_globally=self._rank_globally)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the sparsity; keep the network if the next epoch prunes it further."""
@@ -117,5 +132,4 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
 
     def _save(self, trainer: Trainer) -> None:
         if self._checkpoints is not None:
-            name = checkpoint_name(network_sparsity(self.plan))
-            trainer.save_checkpoint(self._checkpoints / f"{name}.ckpt")
+            trainer.save_checkpoint(self._checkpoints / f"{checkpoint_name(self.plan, self._sparsity)}.ckpt")

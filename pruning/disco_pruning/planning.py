@@ -69,7 +69,7 @@ class Plan:
         layers: All mixing layers in order of execution; those with a replicated input are never pruned.
         local: Names of convolutions and linear layers that need no exchange: depthwise, or with groups that follow
             ownership.
-        notes: In words, what else has to cross the wire and cannot be pruned.
+        notes: In words, what else has to cross the wire and cannot be pruned, and what every node computes whole.
     """
 
     nodes: int
@@ -156,9 +156,9 @@ def plan(model: nn.Module, example_input: ExampleInput, nodes: int, shares: Sequ
     return Plan(nodes, checked, layers, local, _notes(found, owners))
 
 
-def _checked_shares(nodes: int, shares: Sequence[float] | None) -> tuple[float, ...] | None:
-    if nodes < 1:
-        raise DiscoError(f"{nodes} nodes were asked for: use at least one")
+def _checked_shares(nodes: Any, shares: Sequence[float] | None) -> tuple[float, ...] | None:
+    if not isinstance(nodes, int) or nodes < 1:
+        raise DiscoError(f"{nodes!r} nodes were asked for: give an int, at least 1")
     return None if shares is None else fractions(shares, nodes)
 
 
@@ -184,7 +184,7 @@ def _layer(block: MixingBlock, owners: Owners) -> MixingLayer:
 
 
 def _notes(found: Propagation, owners: Owners) -> tuple[str, ...]:
-    notes = []
+    notes = list(found.whole) if owners.nodes > 1 else []
     for join in found.joins:
         kept, other = owners.of(compact(join.kept)), owners.of(compact(join.other))
         if bool(((kept != other) & (kept != REPLICATED) & (other != REPLICATED)).any()):

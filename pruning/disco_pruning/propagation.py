@@ -50,6 +50,7 @@ class Propagation:
         local: Names of convolutions that work channel by channel.
         nodes: The number of nodes that will share the network.
         joins, reductions: Where channels may have to move without a layer with weights.
+        whole: In words, operators with weights that every node computes whole.
     """
 
     def __init__(self, model: nn.Module, trace: Trace, nodes: int) -> None:
@@ -63,6 +64,7 @@ class Propagation:
         self.local: list[str] = []
         self.joins: list[Join] = []
         self.reductions: list[Reduction] = []
+        self.whole: list[str] = []
 
     def labels(self, node: fx.Node) -> Tensor:
         """Labels of a tensor that was visited."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed, nn
 
 from disco_pruning.masks import kept_sub_rows, off_diagonal, pruned_sub_rows, set_mask, sub_row_norms
-from disco_pruning.selection import Score, Sparsity, select
+from disco_pruning.selection import Score, Sparsity, check_rounds, select
+from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +33,8 @@ def prune(plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_
         rank_globally: Rank all layers against each other, by score per weight; `sparsity` is then the network's.
 
     Raises:
-        DiscoError: The sparsity is out of range, names an unknown layer, or is lower than what is pruned already.
+        DiscoError: The sparsity is out of range, names a layer that cannot be pruned, or is lower than what is pruned
+            already.
     """
     keeps = select(plan, sparsity, score, rank_globally=rank_globally)
     for layer, keep in zip(plan.prunable, keeps, strict=True):
@@ -67,23 +71,46 @@ def prune_in_rounds(
         finetune: Trains the network it is given.
         score: See `prune`.
         rank_globally: See `prune`.
-        checkpoints: Folder for the state dict of each round, `disco_50.0.pt` at 50 %. Load one with `load_checkpoint`.
+        checkpoints: Folder for the state dict of each round, named by `checkpoint_name`. Load one with
+            `load_checkpoint`.
+
+    Raises:
+        DiscoError: A round cannot be (see `prune`); said before the first of them.
     """
-    for sparsity in sparsities:
-        prune(plan, sparsity, score, rank_globally=rank_globally)
-        finetune(model)
-        reached = sparsity if isinstance(sparsity, int | float) else network_sparsity(plan)
-        if checkpoints is not None and _is_first_rank():
-            folder = Path(checkpoints)
-            folder.mkdir(parents=True, exist_ok=True)
-            torch.save(model.state_dict(), folder / f"{checkpoint_name(reached)}.pt")
-        yield reached
+    checked = tuple(sparsities)
+    check_rounds(plan, checked, rank_globally=rank_globally)
+
+    def rounds() -> Iterator[float]:
+        for sparsity in checked:
+            prune(plan, sparsity, score, rank_globally=rank_globally)
+            finetune(model)
+            if checkpoints is not None and _is_first_rank():
+                folder = Path(checkpoints)
+                folder.mkdir(parents=True, exist_ok=True)
+                torch.save(model.state_dict(), folder / f"{checkpoint_name(plan, sparsity)}.pt")
+            yield _wanted(plan, sparsity)
+
+    return rounds()
 
 
 def load_checkpoint(model: nn.Module, plan: Plan, path: str | Path) -> None:
-    """Load the state dict of a pruned network, masks included, into `model`, which `plan` was made for."""
+    """Load the state dict of a pruned network, masks included, into `model`, which `plan` was made for.
+
+    Raises:
+        DiscoError: The file cannot be read, or is of another network.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise DiscoError(f"the checkpoint {path} cannot be read: {error.strerror}") from error
+    except (RuntimeError, UnpicklingError, EOFError, ValueError) as error:
+        raise DiscoError(f"{path} is not a checkpoint of prune_in_rounds: load it in your own way") from error
     attach_masks(plan)
-    model.load_state_dict(torch.load(path, weights_only=True))
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise DiscoError(f"the checkpoint {path} is of another network or no state dict: {reason}") from error
 
 
 def network_sparsity(plan: Plan) -> float:
@@ -93,9 +120,13 @@ def network_sparsity(plan: Plan) -> float:
     return pruned / total if total else 1.0
 
 
-def checkpoint_name(sparsity: float) -> str:
-    """`disco_90.0` at 90 % communication sparsity."""
-    return f"disco_{100 * sparsity:.1f}"
+def checkpoint_name(plan: Plan, sparsity: Sparsity) -> str:
+    """`disco_90.0` where 90 % were asked for; named by the S_comm reached where there is a sparsity for each layer."""
+    return f"disco_{100 * _wanted(plan, sparsity):.1f}"
+
+
+def _wanted(plan: Plan, sparsity: Sparsity) -> float:
+    return network_sparsity(plan) if isinstance(sparsity, Mapping) else float(sparsity)
 
 
 def _is_first_rank() -> bool:

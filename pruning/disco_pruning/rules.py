@@ -36,8 +36,21 @@ def propagate(model: nn.Module, trace: Trace, nodes: int) -> Propagation:
         if node.op in ("placeholder", "get_attr"):
             state.labels_of[node] = replicated_like(node)
         elif node.op == "call_function":
-            state.labels_of[node] = _after(state, node)
+            labels = state.labels_of[node] = _after(state, node)
+            if node in trace.applying and _on_all_nodes(labels):
+                state.whole.append(_whole(node))
     return state
+
+
+def _on_all_nodes(labels: Any) -> bool:
+    parts = labels if isinstance(labels, list | tuple) else [labels]
+    return all(is_replicated(part) for part in parts if isinstance(part, Tensor))
+
+
+def _whole(node: fx.Node) -> str:
+    hint = HINTS.get(operator_name(node))
+    text = f"{module_text(node)} is computed whole on every node, and a layer that reads it is never pruned"
+    return f"{text}: {hint}" if hint else text
 
 
 def _after(state: Propagation, node: fx.Node) -> Any:

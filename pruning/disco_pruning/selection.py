@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,6 +18,8 @@ from disco_pruning.masks import kept_sub_rows, off_diagonal, sub_row_kernels, su
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from disco_pruning.planning import MixingLayer, Plan
 
 Score = Callable[["MixingLayer"], Tensor]
@@ -53,16 +56,14 @@ def select(
         Counts are rounded to the nearest whole sub-row.
 
     Raises:
-        DiscoError: The sparsity is out of range, names an unknown layer, or is lower than what is pruned already.
+        DiscoError: The sparsity is out of range, names a layer that cannot be pruned, or is lower than what is pruned
+            already.
     """
     scores = _scores(plan, score, rank_globally)
     if not rank_globally:
         wanted = _by_layer(plan, sparsity)
         return [_keep(layer, scores[layer.name], wanted[layer.name]) for layer in plan.prunable]
-    if isinstance(sparsity, Mapping):
-        raise DiscoError("sub-rows ranked over the whole network need one sparsity for it, not one for each layer")
-    _check_range(sparsity)
-    return _keep_globally(plan, [scores[layer.name] for layer in plan.prunable], sparsity)
+    return _keep_globally(plan, [scores[layer.name] for layer in plan.prunable], _of_network(sparsity))
 
 
 def _scores(plan: Plan, score: Score, per_weight: bool) -> dict[str, Tensor]:
@@ -91,23 +92,53 @@ def _weights(layer: MixingLayer) -> Tensor:
     return sub_row_kernels(layer).double().cpu() * math.prod(layer.weight.shape[2:])
 
 
+def check_rounds(plan: Plan, sparsities: Iterable[Sparsity], *, rank_globally: bool = False) -> None:
+    """Check all rounds, before the first takes its time.
+
+    Raises:
+        DiscoError: A sparsity is out of range, names a layer that cannot be pruned, or is lower than one before.
+    """
+    previous: dict[str, float] = {}
+    for sparsity in sparsities:
+        wanted = {"the network": _of_network(sparsity)} if rank_globally else _by_layer(plan, sparsity)
+        for name, value in wanted.items():
+            if value < previous.get(name, 0.0):
+                raise DiscoError(
+                    f"a round prunes {name} to a communication sparsity of {value:g}, a round before it to "
+                    f"{previous[name]:g}: what is pruned stays so, use rounds of rising sparsity"
+                )
+        previous = wanted
+
+
+def _of_network(sparsity: Sparsity) -> float:
+    if isinstance(sparsity, Mapping):
+        raise DiscoError("sub-rows ranked over the whole network need one sparsity for it, not one for each layer")
+    _check_range(sparsity)
+    return sparsity
+
+
 def _by_layer(plan: Plan, sparsity: Sparsity) -> dict[str, float]:
     if not isinstance(sparsity, Mapping):
         _check_range(sparsity)
         return {layer.name: sparsity for layer in plan.prunable}
-    known = {layer.name for layer in plan.layers} | set(plan.local)
+    prunable = [layer.name for layer in plan.prunable]
+    never = {layer.name for layer in plan.layers}.union(plan.local).difference(prunable)
     for name, value in sparsity.items():
-        if name not in known:
-            raise DiscoError(
-                f"a sparsity is given for layer '{name}', which the plan does not have: it has "
-                + ", ".join(layer.name for layer in plan.prunable)
-            )
         _check_range(value, f" for layer '{name}'")
+        if name in never and value == 0:  # what it has
+            continue
+        if name not in prunable:
+            why = "which is never pruned, as it needs no exchange" if name in never else "which the plan does not have"
+            raise DiscoError(
+                f"a sparsity is given for layer '{name}', {why}: those that can be pruned are {', '.join(prunable)}"
+            )
     return {layer.name: float(sparsity.get(layer.name, 0.0)) for layer in plan.prunable}
 
 
-def _check_range(sparsity: float, where: str = "") -> None:
-    if not 0.0 <= sparsity <= 1.0:
+def _check_range(sparsity: object, where: str = "") -> None:
+    if not isinstance(sparsity, Real):
+        raise DiscoError(f"a communication sparsity of {sparsity!r}{where} is not a number: use 0 to 1")
+    if not 0.0 <= float(sparsity) <= 1.0:
         raise DiscoError(f"a communication sparsity of {sparsity}{where} is out of range: use 0 to 1")
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
     """Read a sparsity file for `plan`, to be given to `prune`.
 
-    Layers that the plan never prunes (the stem, depthwise layers) may be in it; layers it leaves out stay dense. It may
-    be of a network that wraps the planned one (`0.stem` for `stem`).
+    Layers that the plan never prunes (the stem, depthwise layers) may be in it and are left out of what is returned;
+    layers that the file leaves out stay dense. It may be of a network that wraps the planned one (`0.stem` for `stem`).
 
     Raises:
         DiscoError: The file cannot be read, is of another form or number of nodes, or names an unknown layer.
@@ -37,4 +37,5 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
                 f"sparsity file {path} names layer '{name}', which the network does not have: make it from the file "
                 f"that export_onnx wrote of it; it has {', '.join(sorted(known))}"
             )
-    return layers
+    prunable = {layer.name for layer in plan.prunable}
+    return {name: sparsity for name, sparsity in layers.items() if name in prunable}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx, nn
 
+from disco_pruning.quiet import quiet
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 ExampleInput = Tensor | tuple[Tensor, ...]
 
@@ -23,11 +24,13 @@ class Trace:
 
     Attributes:
         graph: ATen operators; `meta["val"]` of a node has its shape.
-        parameters: Placeholder name to qualified parameter name, as it is without masks.
+        parameters: Placeholder name to qualified name of a parameter or buffer, as it is without masks.
+        applying: The operators that apply trainable parameters to something computed from the inputs.
     """
 
     graph: fx.Graph
     parameters: dict[str, str]
+    applying: frozenset[fx.Node]
 
     def parameter(self, node: Any) -> str | None:
         """The parameter that an operand is, behind its mask if it has one; None for anything else."""
@@ -49,7 +52,7 @@ def trace(model: nn.Module, example_input: ExampleInput) -> Trace:
     inputs = first_sample(example_input)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     inside: list[str] = []
-    with _inference(model), _watched(model, inside):
+    with _inference(model), _watched(model, inside), quiet():
         try:
             program = torch.export.export(model, tuple(value.to(device) for value in inputs), strict=False)
         except Exception as error:  # its errors and those of the user's forward have no common type
@@ -57,12 +60,21 @@ def trace(model: nn.Module, example_input: ExampleInput) -> Trace:
     program.graph.eliminate_dead_code()  # such as attention weights that nobody asked for
     signature = program.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
-    return Trace(program.graph, {placeholder: _plain(name) for placeholder, name in names.items()})
+    data = _computed_from(program.graph, signature.user_inputs)
+    weights = _computed_from(program.graph, signature.inputs_to_parameters) - data
+    applying = frozenset(node for node in data if not weights.isdisjoint(node.all_input_nodes))
+    return Trace(program.graph, {placeholder: _plain(name) for placeholder, name in names.items()}, applying)
 
 
 def first_sample(example_input: ExampleInput) -> tuple[Tensor, ...]:
     """The inputs cut down to a batch of 1."""
-    inputs = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
+    inputs: tuple[Any, ...] = tuple(example_input) if isinstance(example_input, tuple | list) else (example_input,)
+    other = next((value for value in inputs if not isinstance(value, Tensor)), None)
+    if other is not None:
+        raise DiscoError(
+            f"the example input is or holds a {type(other).__name__}, it must be a torch.Tensor: use "
+            "torch.from_numpy(array) or torch.zeros(1, 3, 32, 32)"
+        )
     if not inputs or any(value.dim() < 2 for value in inputs):
         raise DiscoError("the example input has no batch axis: give a tensor such as torch.zeros(1, 3, 32, 32)")
     return tuple(value[:1].detach() for value in inputs)
@@ -76,6 +88,15 @@ def module_text(node: fx.Node) -> str:
     name, kind = stack[-1]
     kind = kind if isinstance(kind, str) else kind.__name__
     return f"'{name}' ({kind.rpartition('.')[2]})" if name else f"the network ({kind.rpartition('.')[2]})"
+
+
+def _computed_from(graph: fx.Graph, placeholders: Collection[Any]) -> set[fx.Node]:
+    """The placeholders, and all that depends on them."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.name in placeholders or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
 
 
 def _plain(name: str) -> str:

@@ -14,8 +14,9 @@ from torch import nn  # noqa: E402
 
 from disco_planning.layers import read_table  # noqa: E402
 from disco_planning.sources import known_models, load_network  # noqa: E402
-from disco_pruning import plan  # noqa: E402
+from disco_pruning import from_scratch, independent_branches, network_sparsity, plan  # noqa: E402
 from disco_pruning.layer_table import layer_table  # noqa: E402
+from disco_pruning.models.deit import DeiT  # noqa: E402
 from disco_pruning.models.zoo import ZOO, zoo_table  # noqa: E402
 from disco_targets.errors import DiscoError  # noqa: E402
 
@@ -97,6 +98,30 @@ def test_outputs(name: str, shapes: list[tuple[int, ...]]) -> None:
     model = build(name).eval()
     output = model(torch.empty(1, *ZOO[name].input_shape, device="meta"))
     assert [tuple(y.shape) for y in (output if isinstance(output, tuple) else (output,))] == shapes
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_all_weights_can_be_drawn_anew(name: str) -> None:
+    model = build(name)
+    assert set(from_scratch(model).state_dict()) == set(model.state_dict())
+
+
+def test_a_transformer_is_drawn_anew_as_it_was_at_first() -> None:
+    torch.manual_seed(0)
+    model = ZOO["deit_micro"].build()
+    built = {name: parameter.std(correction=0).item() for name, parameter in model.named_parameters()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(7.0)
+    for name, parameter in from_scratch(model).named_parameters():
+        assert abs(parameter.std(correction=0).item() - built[name]) < 0.01, name
+        assert not bool((parameter == 7.0).any()), name
+
+
+def test_branches_of_a_transformer_never_communicate() -> None:
+    image = torch.zeros(1, 3, 8, 8)
+    branches = independent_branches(DeiT(8, 4, features=8, depth=1, heads=2, classes=4), image, 2)
+    assert network_sparsity(plan(branches, image, 2)) == 1.0
 
 
 @pytest.mark.parametrize("name", ["deit_micro", "ds_cnn"])

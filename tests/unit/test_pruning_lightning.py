@@ -26,13 +26,35 @@ def test_it_prunes_while_it_trains_and_keeps_a_checkpoint_of_each_round(tmp_path
 
 
 def test_a_resumed_run_has_the_masks_it_had(tmp_path):
-    rounds = {1: 0.5, 3: 0.75}
+    rounds = {1: 0.5}
     trainer(2, DiscoPruning(2, rounds, checkpoints=tmp_path)).fit(Classifier(), batches())
     module, callback = Classifier(seed=7), DiscoPruning(2, rounds)
     fit = trainer(3, callback)
     fit.fit(module, batches(), ckpt_path=tmp_path / "disco_50.0.ckpt")
     assert fit.current_epoch == 3
     assert network_sparsity(callback.plan) == 0.5
+
+
+def test_checkpoints_are_named_by_the_sparsity_that_was_asked_for(tmp_path):
+    callback = DiscoPruning(2, {0: 0.49}, checkpoints=tmp_path)
+    trainer(1, callback).fit(Classifier(), batches())
+    assert network_sparsity(callback.plan) == 0.5
+    assert [path.name for path in tmp_path.iterdir()] == ["disco_49.0.ckpt"]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "message"),
+    [
+        ({0: 0.5, 1: 1.5}, "1.5 is out of range"),
+        ({1: 0.5, 0: 0.9}, "0.5, a round before it to 0.9"),
+        ({0: {"network.0": 0.5}}, "'network.0', which is never pruned"),
+        ({0: 0.5, 2: 0.9}, "the round at epoch 2 never comes: the Trainer's epochs are 0 to 1"),
+        ({-1: 0.5}, "epoch -1 never comes"),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused_at_the_start(rounds, message):
+    with pytest.raises(DiscoError, match=message):
+        trainer(2, DiscoPruning(2, rounds)).fit(Classifier(), batches())
 
 
 def test_a_part_of_the_module_and_layers_by_name():

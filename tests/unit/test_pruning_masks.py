@@ -154,6 +154,24 @@ def test_a_lower_sparsity_than_before_is_refused(network):
             prune(cut, wrong)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "options", "message"),
+    [
+        ((0.5, 1.5), {}, "1.5 is out of range"),
+        ((0.9, 0.5), {}, "prunes stages.0.conv1 to a communication sparsity of 0.5, a round before it to 0.9"),
+        ((0.5, {"classifier": 0.9}), {}, "to a communication sparsity of 0, a round before it to 0.5"),
+        (({"classifier": 0.5}, {"stem": 0.9}), {}, "'stem', which is never pruned"),
+        ((0.9, 0.5), {"rank_globally": True}, "prunes the network to a communication sparsity of 0.5"),
+        ((0.5, {"classifier": 0.9}), {"rank_globally": True}, "need one sparsity"),
+    ],
+)
+def test_rounds_that_cannot_be_are_refused_before_the_first(network, rounds, options, message):
+    cut = plan_pruning(network, 2)
+    with pytest.raises(DiscoError, match=message):
+        prune_in_rounds(network, cut, rounds, lambda _: pytest.fail("a round began"), **options)
+    assert network_sparsity(cut) == 0.0
+
+
 def test_baking_a_copy_gives_plain_positive_zeros_and_leaves_the_original_masked(network):
     cut = plan_pruning(network, 2)
     prune(cut, 0.9)

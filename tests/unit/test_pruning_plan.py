@@ -182,6 +182,40 @@ def test_a_class_score_by_softmax_is_gathered_once():
     assert plan(model, IMAGE, 1).notes == ()
 
 
+def whole(what: str, hint: str = "") -> str:
+    return f"{what} is computed whole on every node, and a layer that reads it is never pruned{hint}"
+
+
+@pytest.mark.parametrize(
+    ("model", "example", "notes"),
+    [
+        (
+            nn.LSTM(8, 8),
+            torch.zeros(1, 4, 8),
+            [whole("the network (LSTM)", ": recurrent layers are not supported")],
+        ),
+        (
+            nn.Sequential(nn.ConvTranspose2d(3, 4, 2, 2), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)),
+            IMAGE,
+            [
+                whole(
+                    "'0' (ConvTranspose2d)", ": use nn.Upsample and a convolution, or a convolution and nn.PixelShuffle"
+                )
+            ],
+        ),
+        (
+            nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 6, 3, groups=3), nn.Conv2d(6, 4, 1)),
+            IMAGE,
+            [whole("'0' (BatchNorm2d)"), whole("'1' (Conv2d)")],
+        ),
+        (nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3, affine=False), nn.Conv2d(3, 4, 1)), IMAGE, []),
+    ],
+)
+def test_what_every_node_computes_whole_is_told(model, example, notes):
+    assert list(plan(model, example, 2).notes) == notes
+    assert plan(model, example, 1).notes == ()
+
+
 class Applied(nn.Module):
     """A function of a module's parts."""
 
@@ -409,6 +443,7 @@ class Transposed(nn.Sequential):
         (Recurrent(), 2, None, r"'memory' \(LSTM\) uses the operator lstm.*not supported"),
         (Twice(4), 5, None, r"stem has 4 output channels, which cannot be shared by 5 nodes: use fewer nodes"),
         (Twice(), 0, None, "0 nodes were asked for"),
+        (Twice(), 2.0, None, r"2\.0 nodes were asked for: give an int"),
         (Twice(), 2, (0.5, 0.6), r"shares 0\.5, 0\.6 add up to 1\.1"),
         (Twice(), 2, (1.0, 0.0), "a number above zero"),
         (Twice(), 2, (1.0,), r"1 shares for 2 nodes \(1\)"),
@@ -449,9 +484,18 @@ def test_one_head_cannot_be_shared():
         plan(models.Attention(1), torch.zeros(1, 5, 7), 2)
 
 
-def test_an_example_without_a_batch_is_refused():
+def test_an_example_that_is_no_batch_of_tensors_is_refused():
     with pytest.raises(DiscoError, match="no batch axis"):
         plan(nn.Linear(3, 4), torch.zeros(3), 2)
+    for example in (np.zeros((1, 3)), (np.zeros((1, 3)),)):
+        with pytest.raises(DiscoError, match=r"a ndarray, it must be a torch\.Tensor: use torch\.from_numpy"):
+            plan(nn.Linear(3, 4), example, 2)
+
+
+def test_a_trace_that_fails_writes_nothing_itself(capfd):
+    with pytest.raises(DiscoError, match="cannot be traced"):
+        plan(Branching(), IMAGE, 2)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_weights_that_are_computed_are_refused():

@@ -146,3 +146,29 @@ def test_a_checkpoint_of_each_round_can_be_loaded(tmp_path):
     load_checkpoint(other, plan(other, example, 2), tmp_path / "rounds" / names[1])
     images = torch.rand_like(example)
     assert torch.equal(other(images), model(images))
+
+
+def test_a_checkpoint_is_named_by_the_sparsity_that_was_asked_for(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 5, 1), nn.Conv2d(5, 4, 1))
+    cut = plan(model, torch.zeros(1, 3, 4, 4), 2)
+    assert list(prune_in_rounds(model, cut, (0.9,), lambda _: None, checkpoints=tmp_path)) == [0.9]
+    assert network_sparsity(cut) == 1.0
+    assert [path.name for path in tmp_path.iterdir()] == ["disco_90.0.pt"]
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_told_and_changes_nothing(tmp_path):
+    model, example = models.build("ds_cnn")
+    cut = plan(model, example, 2)
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    (tmp_path / "empty.pt").touch()
+    keys = set(model.state_dict())
+    with pytest.raises(DiscoError, match=r"none\.pt cannot be read: No such file"):
+        load_checkpoint(model, cut, tmp_path / "none.pt")
+    for name in ("text.pt", "empty.pt"):
+        with pytest.raises(DiscoError, match=f"{name} is not a checkpoint"):
+            load_checkpoint(model, cut, tmp_path / name)
+    assert set(model.state_dict()) == keys
+    for content in ({"x": torch.zeros(1)}, [1, 2]):
+        torch.save(content, tmp_path / "other.pt")
+        with pytest.raises(DiscoError, match="is of another network or no state dict"):
+            load_checkpoint(model, cut, tmp_path / "other.pt")

@@ -35,7 +35,7 @@ def cut():
 
 
 def test_by_layer_sparsity_leaves_those_not_named_dense(cut):
-    prune(cut, {"1": 0.5, "4": 1.0, "0": 0.7})
+    prune(cut, {"1": 0.5, "4": 1.0, "0": 0})
     assert [communication_sparsity(layer) for layer in cut.layers] == [1.0, 0.5, 0.0, 1.0]
     prune(cut, {"1": 0.75, "4": 1.0})
     assert communication_sparsity(cut.layer("1")) == 0.75
@@ -109,7 +109,11 @@ def test_global_ranking_compares_scores_per_weight(cut):
 @pytest.mark.parametrize(
     ("sparsity", "message"),
     [
-        ({"2x": 0.5}, "layer '2x', which the plan does not have: it has 1, 3, 4"),
+        ({"2x": 0.5}, "layer '2x', which the plan does not have: those that can be pruned are 1, 3, 4"),
+        ({"0": 0.5}, "layer '0', which is never pruned.*can be pruned are 1, 3, 4"),
+        ({"2": 0.5}, "layer '2', which is never pruned"),
+        ("0.9", "sparsity of '0.9' is not a number"),
+        ({"1": "0.9"}, "sparsity of '0.9' for layer '1' is not a number"),
         ({"1": 1.5}, r"1\.5 for layer '1' is out of range"),
         (-0.1, "out of range"),
         (float("nan"), "out of range"),

@@ -71,6 +71,10 @@ class DeiT(nn.Module):
         self.blocks = nn.Sequential(*(Block(features, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(features, eps=_EPSILON)
         self.head = nn.Linear(features, classes)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the linear layers, the class token and the positions anew; the rest is as its modules draw it."""
         self.apply(_initialise)
         nn.init.trunc_normal_(self.class_token, std=0.02)
         nn.init.trunc_normal_(self.positions, std=0.02)
