@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 FloatArray = npt.NDArray[np.float32]
 
+_FAR = 10
+"""How many times the range of the inputs of an export calibration data may lie beside it, or be narrower. An image
+with values up to 255 is told from one with values up to 1; other samples of one data set are not told apart."""
+
 
 def load_calibration(path: Path, shape: tuple[int, ...]) -> FloatArray:
     """Read a calibration file and check it against the model's input.
@@ -60,3 +64,21 @@ def check_calibration(array: npt.NDArray[np.generic], shape: tuple[int, ...]) ->
             "use real sample inputs"
         )
     return values
+
+
+def range_warning(values: FloatArray, trained: tuple[float, float]) -> str | None:
+    """A text where `values` are scaled otherwise than the inputs that the network was exported with.
+
+    Args:
+        values: The calibration data.
+        trained: The least and the greatest value of those inputs.
+    """
+    low, high = float(values.min()), float(values.max())
+    width = trained[1] - trained[0]
+    inside = trained[0] - _FAR * width <= low and high <= trained[1] + _FAR * width
+    if inside and high - low >= width / _FAR:
+        return None
+    return (
+        f"calibration data lies between {low:g} and {high:g}, the inputs that the network was exported with between "
+        f"{trained[0]:g} and {trained[1]:g}: scale it as in training, else the int8 network is not the trained one"
+    )

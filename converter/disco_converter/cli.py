@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from disco_targets.board import known_boards
-from disco_targets.command import check_writable, command_parser, run_command, write_json
+from disco_targets.command import check_writable, command_parser, run_command, say, write_json
 from disco_targets.errors import EXIT_OK, DiscoError
 from disco_targets.tables import report_console
 
@@ -55,6 +55,8 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
     result = export(config, _Bars(errors))
     write_json(options.json, summary(result))
     print_report(result, report_console())
+    for warning in result.warnings:
+        say(errors, f"disco-export: warning: {warning}")
     return EXIT_OK
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from disco_converter import accounting
 from disco_converter import graph as g
 from disco_converter.c_model import ModelSource
-from disco_converter.calibration import load_calibration
+from disco_converter.calibration import load_calibration, range_warning
 from disco_converter.constant_channels import without_constant_channels
 from disco_converter.describe import manifest_of, program_of
 from disco_converter.firmware import NodeFirmware, Origin, firmware_of
 from disco_converter.fit import check_flash, check_ram
 from disco_converter.kernel_choice import OPTIMIZE
-from disco_converter.node_shares import planned_shares
+from disco_converter.node_shares import planned_range, planned_shares
 from disco_converter.onnx_model import check_input, load_onnx
 from disco_converter.order import partition_in_order
 from disco_converter.ownership import Ownership, propagate
@@ -99,6 +99,8 @@ class ExportResult:
     """The whole model on the first of the boards."""
     inputs_left_out: int = 0
     """How many inputs the proof went without, because the model is big."""
+    warnings: tuple[str, ...] = ()
+    """What is probably not as it was meant."""
 
 
 def export(config: ExportConfig, progress: Progress | None = None) -> ExportResult:
@@ -110,7 +112,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
     progress = progress or Silent()
     boards = _boards(config)
     with new_bundle(config.output) as directory:
-        origin, shares = _int8_model(config, progress)
+        origin, shares, warnings = _int8_model(config, progress)
         graph = read_tflite(origin.content, origin.name)
         try_out(origin.content, origin.name)
         ownership = propagate(graph, config.nodes, shares)
@@ -132,7 +134,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
             write_manifest(directory, manifest_of(cut, nodes, origin))
     bundle = load_bundle(config.output)
     alone = bundle.manifest.programs[0] if cut.nodes == 1 else _alone(graph, boards, config, origin)
-    return ExportResult(bundle, proof, boards, alone, left_out)
+    return ExportResult(bundle, proof, boards, alone, left_out, warnings)
 
 
 def _compacted(
@@ -172,15 +174,15 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
     return boards
 
 
-def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple[float, ...] | None]:
-    """The quantised model, and the share of each node."""
+def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple[float, ...] | None, tuple[str, ...]]:
+    """The quantised model, the share of each node, and warnings."""
     given = None if config.shares is None else fractions(config.shares, config.nodes)
     if not config.model.is_file():
         raise DiscoError(f"model file {config.model} does not exist: give a float .onnx or a full-int8 .tflite")
     raw = config.model.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     if config.model.suffix.lower() == ".tflite" or raw[4:8] == b"TFL3":
-        return Origin(config.model.name, digest, raw), given
+        return Origin(config.model.name, digest, raw), given, ()
     if config.calibration is None:
         raise UsageError(
             "an .onnx model needs --calibration FILE.npy: sample inputs from which the int8 scales are taken"
@@ -189,8 +191,11 @@ def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple
     shares = given or planned_shares(model, config.model.name, config.nodes)
     shape = check_input(model, config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
+    trained = planned_range(model)
+    warning = None if trained is None else range_warning(calibration, trained)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
-        return Origin(config.model.name, digest, quantise_onnx(config.model, calibration)), shares
+        content = quantise_onnx(config.model, calibration)
+    return Origin(config.model.name, digest, content), shares, () if warning is None else (warning,)
 
 
 def _proof_inputs(config: ExportConfig, graph: g.Graph) -> tuple[g.Int8Array, int]:

@@ -1,7 +1,9 @@
-"""Which fraction of all channels each node gets where nothing else is asked for: as the model was pruned."""
+"""What a model's plan says: which fraction of all channels each node gets, and the range of the network's inputs."""
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 from disco_planning.shares import PLAN_KEY, read_plan
@@ -14,7 +16,7 @@ def planned_shares(model: Any, name: str, nodes: int) -> tuple[float, ...] | Non
     Raises:
         DiscoError: The plan is for another number of nodes, or cannot be read.
     """
-    text = next((entry.value for entry in model.metadata_props if entry.key == PLAN_KEY), None)
+    text = _plan_text(model)
     if text is None or nodes == 1:
         return None
     plan = read_plan(text, name)
@@ -24,3 +26,16 @@ def planned_shares(model: Any, name: str, nodes: int) -> tuple[float, ...] | Non
             f"{plan.nodes}, prune it for {nodes}, or cut it all the same with --shares {','.join('1' * nodes)}"
         )
     return plan.shares
+
+
+def planned_range(model: Any) -> tuple[float, float] | None:
+    """The least and the greatest value of the inputs that the pruner exported a model with; None if it is not told."""
+    try:
+        low, high = (float(limit) for limit in json.loads(_plan_text(model) or "{}")["input_range"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (low, high) if -math.inf < low < high < math.inf else None
+
+
+def _plan_text(model: Any) -> str | None:
+    return next((str(entry.value) for entry in model.metadata_props if entry.key == PLAN_KEY), None)

@@ -45,6 +45,7 @@ def summary(result: ExportResult) -> dict[str, Any]:
         "bundle": str(result.bundle.path),
         "bundle_id": manifest.bundle_id,
         "nodes": manifest.nodes,
+        "warnings": list(result.warnings),
         "inferences_proved": result.proof.inferences,
         "values_proved": result.proof.elements,
         "communication_sparsity": {op.name: op.communication_sparsity for op in manifest.ops if op.sub_rows},

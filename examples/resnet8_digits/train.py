@@ -107,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def measure(name: str) -> None:
         path = folder / "models" / f"resnet8_{name}.onnx"
-        export_onnx(with_softmax(model), path, IMAGE, cut)
+        export_onnx(with_softmax(model), path, torch.from_numpy(calibration).permute(0, 3, 1, 2), cut)
         accuracy = _accuracy(model, quantise_onnx(path, calibration), test)
         rows.append({"model": name, "communication_sparsity": f"{network_sparsity(cut):.4f}", **accuracy})
         print(f"{time.monotonic() - start:5.0f} s  {rows[-1]}", flush=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from disco_planning.shares import PLAN_KEY
 from disco_pruning.masks import bake
 from disco_pruning.quiet import quiet
+from disco_pruning.tracing import first_sample
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def export_onnx(
     Args:
         model: The network, with or without masks.
         path: The `.onnx` file to write; input `input`, output `output`, opset 18, a static batch of 1.
-        example_input: As for `plan`; or the shape without the batch, e.g. (3, 32, 32).
+        example_input: As for `plan`; or the shape without the batch, e.g. (3, 32, 32). The range of the values of real
+            inputs goes into the file beside the plan: `disco-export` warns of calibration data that lie far outside.
         plan: Its plan, written into the file's metadata as JSON under `disco.plan`.
 
     Raises:
@@ -40,7 +42,7 @@ def export_onnx(
     except ImportError as error:
         raise _missing(error) from error
     network = bake(copy.deepcopy(model)).cpu().eval()
-    example = example_input[:1].cpu() if isinstance(example_input, Tensor) else torch.zeros((1, *example_input))
+    example = _example(example_input)
     try:
         with quiet():
             program = torch.onnx.export(
@@ -59,12 +61,25 @@ def export_onnx(
     proto = program.model_proto
     _strip_notes(proto)
     if plan is not None:
-        proto.metadata_props.add(key=PLAN_KEY, value=json.dumps(plan.metadata(), sort_keys=True))
+        proto.metadata_props.add(key=PLAN_KEY, value=plan_text(plan, example_input))
     try:
         Path(path).write_bytes(proto.SerializeToString(deterministic=True))
     except OSError as error:
         raise DiscoError(f"the model file {path} cannot be written: {error.strerror}") from error
     onnx.checker.check_model(str(path))
+
+
+def plan_text(plan: Plan, example_input: Tensor | tuple[int, ...]) -> str:
+    """What stands under `disco.plan`: the plan, and the range of `example_input`, null where it is nothing real."""
+    limits = [float(limit) for limit in torch.aminmax(example_input)] if isinstance(example_input, Tensor) else [0.0]
+    return json.dumps({**plan.metadata(), "input_range": limits if limits[0] < limits[-1] else None}, sort_keys=True)
+
+
+def _example(example_input: Any) -> Tensor:
+    """A batch of 1."""
+    if isinstance(example_input, tuple | list) and all(isinstance(size, int) for size in example_input):
+        return torch.zeros((1, *example_input))
+    return first_sample(example_input)[0].cpu()
 
 
 def _strip_notes(proto: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from disco_converter import graph as g
+from disco_converter.calibration import range_warning
 from disco_converter.cli import main
 from disco_converter.memory import plan_memory
 from disco_converter.ownership import Split
@@ -20,7 +21,7 @@ from disco_converter.tflite_reader import read_tflite
 from disco_converter.trial import try_out
 from disco_firmware.bundle import load_bundle
 from disco_firmware.manifest import Manifest
-from disco_planning.shares import parse_shares
+from disco_planning.shares import PLAN_KEY, parse_shares
 from disco_targets.errors import DiscoError
 from helpers.bundles import EXAMPLE
 from helpers.tflite_models import Op, Tensor, build
@@ -137,6 +138,46 @@ def test_bad_input_is_one_clear_error(
     assert text in error
     assert "Traceback" not in error
     assert sorted(tmp_path.iterdir()) == before  # nothing half written
+
+
+@pytest.mark.parametrize(
+    ("values", "trained", "warned"),
+    [
+        ((0.0, 1.0), (0.1, 0.9), False),
+        ((-2.1, 2.6), (0.0, 1.0), False),
+        ((0.0, 16.0), (0.0, 1.0), True),
+        ((0.0, 255.0), (0.0, 1.0), True),
+        ((0.0, 1.0), (0.0, 255.0), True),
+        ((100.0, 101.0), (0.0, 1.0), True),
+    ],
+)
+def test_another_range_than_in_training_is_noticed(
+    values: tuple[float, float], trained: tuple[float, float], warned: bool
+) -> None:
+    assert (range_warning(np.array(values, np.float32), trained) is not None) == warned
+
+
+@pytest.mark.parametrize("trained", [None, [0.0, 1.0], [0.0, 255.0], [255.0], ["a", {}], [1.0, 0.0]])
+def test_calibration_data_of_another_range_than_in_training_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], trained: list[float] | None
+) -> None:
+    onnx = pytest.importorskip("onnx", reason="needs onnx (disco-edge[convert])")
+    shapes = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 3, 6, 5]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu", shapes[:1], shapes[1:])
+    model = onnx.helper.make_model(graph)
+    model.metadata_props.add(key=PLAN_KEY, value=json.dumps({"nodes": 2, "shares": None, "input_range": trained}))
+    onnx.save(model, str(tmp_path / "relu.onnx"))
+    images = np.random.default_rng(0).random((4, 6, 5, 3), np.float32)
+    np.save(tmp_path / "images.npy", images)
+    monkeypatch.setattr("disco_converter.export.quantise_onnx", lambda *_: tiny_model())  # TensorFlow takes its time
+    arguments = [str(tmp_path / "relu.onnx"), "--nodes", "2", "--target", "posix", "-o", str(tmp_path / "bundle")]
+    arguments += ["--calibration", str(tmp_path / "images.npy"), "--json", str(tmp_path / "export.json")]
+    assert main(arguments) == 0
+    warnings = json.loads((tmp_path / "export.json").read_text())["warnings"]
+    assert capsys.readouterr().err == "".join(f"disco-export: warning: {text}\n" for text in warnings)
+    assert ["the network was exported with between 0 and 255" in text for text in warnings] == [True] * (
+        trained == [0.0, 255.0]
+    )
 
 
 def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
 onnx = pytest.importorskip("onnx", reason="needs onnx (disco-edge[prune])")
 
 from disco_pruning import export_onnx, network_sparsity, plan, prune  # noqa: E402
+from disco_pruning.export import plan_text  # noqa: E402
 from disco_pruning.models.resnet8 import ResNet8, with_softmax  # noqa: E402
 from disco_targets.errors import DiscoError  # noqa: E402
 
@@ -55,7 +56,19 @@ def test_the_file_says_nothing_of_the_machine_that_wrote_it(exported):
 def test_the_file_carries_the_plan(exported):
     (entry,) = onnx.load(str(exported[1])).metadata_props
     assert entry.key == "disco.plan"
-    assert json.loads(entry.value) == plan(exported[0], IMAGES, 2).metadata()
+    assert json.loads(entry.value) == {**plan(exported[0], IMAGES, 2).metadata(), "input_range": None}
+
+
+def test_the_range_of_real_inputs_stands_beside_the_plan(exported):
+    cut = plan(exported[0], IMAGES, 2)
+    images = torch.tensor([-1.5, 0.25, 2.0])[:, None, None, None].expand(3, 3, 32, 32)
+    assert json.loads(plan_text(cut, images)) == {**cut.metadata(), "input_range": [-1.5, 2.0]}
+    assert json.loads(plan_text(cut, (3, 32, 32)))["input_range"] is None
+
+
+def test_an_example_that_is_no_tensor_is_refused(tmp_path):
+    with pytest.raises(DiscoError, match=r"a ndarray, it must be a torch\.Tensor"):
+        export_onnx(torch.nn.Linear(3, 2), tmp_path / "model.onnx", np.zeros((1, 3)))
 
 
 def test_a_shape_serves_as_an_example_and_a_plan_is_optional(tmp_path):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+from disco_converter.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +61,27 @@ def test_each_model_has_the_sparsity_of_its_name(example, name, sparsity):
     with (example / "accuracy.csv").open() as file:
         row = next(row for row in csv.DictReader(file) if row["model"] == name)
     assert float(row["communication_sparsity"]) == pytest.approx(pruned / total, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_model_carries_its_plan_and_the_range_of_its_images(example, name):
+    torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
+    from disco_pruning import plan
+    from disco_pruning.models.resnet8 import ResNet8
+
+    (entry,) = onnx.load(str(example / "models" / f"resnet8_{name}.onnx")).metadata_props
+    calibration = np.load(example / "calibration.npy")
+    expected = plan(ResNet8(), torch.zeros(1, 3, 32, 32), NODES).metadata()
+    limits = [float(calibration.min()), float(calibration.max())]
+    assert entry.key == "disco.plan"
+    assert json.loads(entry.value) == {**expected, "input_range": limits}
+
+
+def test_it_is_refused_for_another_number_of_boards(example, tmp_path, capsys):
+    arguments = [str(example / "models" / "resnet8_disco90.onnx"), "--nodes", "3", "--target", "posix"]
+    arguments += ["--calibration", str(example / "calibration.npy"), "-o", str(tmp_path / "bundle")]
+    assert main(arguments) == 1
+    assert "resnet8_disco90.onnx was pruned for 2 nodes, not 3" in capsys.readouterr().err
 
 
 @pytest.mark.slow
