@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers import prunable_models as models
-
 torch = pytest.importorskip("torch", reason="needs PyTorch (disco-edge[prune])")
 pytest.importorskip("tensorflow", reason="needs TensorFlow (disco-edge[convert])")
 pytest.importorskip("onnx2tf", reason="needs onnx2tf (disco-edge[convert])")
+
+from torch import nn  # noqa: E402
 
 from disco_converter import graph as g  # noqa: E402
 from disco_converter.ownership import propagate  # noqa: E402
@@ -18,22 +18,44 @@ from disco_converter.quantise import quantise_onnx  # noqa: E402
 from disco_converter.tflite_reader import read_tflite  # noqa: E402
 from disco_pruning import export_onnx, plan, prune, pruned_sub_rows  # noqa: E402
 from disco_pruning.masks import off_diagonal  # noqa: E402
+from disco_pruning.models import resnet50  # noqa: E402
+from disco_pruning.models.ds_cnn import DSCNN  # noqa: E402
+from disco_pruning.models.mobilenet_v2 import MobileNetV2  # noqa: E402
 from disco_pruning.models.resnet8 import ResNet8, with_softmax  # noqa: E402
 
 
-@pytest.fixture(scope="module", params=["resnet8", "ds_cnn", "mobilenet"])
+def narrow_resnet50() -> nn.Module:
+    """An eighth as wide, which saves most of the time that converting it takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resnet50, "WIDTHS", tuple(width // 8 for width in resnet50.WIDTHS))
+        return resnet50.ResNet50(classes=10)
+
+
+# The networks of the zoo that the converter takes, MobileNetV2 and ResNet-50 on small images.
+NETWORKS = {
+    "resnet8": (ResNet8, (3, 32, 32)),
+    "ds_cnn": (DSCNN, (1, 49, 10)),
+    "mobilenet_v2": (lambda: MobileNetV2(classes=10), (3, 32, 32)),
+    "resnet50": (narrow_resnet50, (3, 32, 32)),
+}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
 def converted(request, tmp_path_factory):
     """(network pruned for two nodes, example input, the converter's graph)."""
-    if request.param == "resnet8":
-        torch.manual_seed(0)
-        model, example = ResNet8().eval(), torch.zeros(1, 3, 32, 32)
-    else:
-        model, example = models.build(request.param)
+    build, shape = NETWORKS[request.param]
+    torch.manual_seed(0)
+    model, example = build(), torch.zeros(1, *shape)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = 1.0  # the statistics of one batch: without them activations fade from layer to layer
+    model(torch.rand(16, *shape))
+    model.eval()
     prune(plan(model, example, 2), 0.7)
     path = tmp_path_factory.mktemp("converted") / "model.onnx"
     network = with_softmax(model)
     export_onnx(network, path, example)
-    images = np.random.default_rng(0).random((8, *example.shape[2:], example.shape[1]), np.float32)
+    images = np.random.default_rng(0).random((2, *shape[1:], shape[0]), np.float32)
     return network, example, read_tflite(quantise_onnx(path, images))
 
 
