@@ -107,10 +107,12 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
     def _check_epochs(self, end: int | None) -> None:
         """Raise for a round that never comes; `end` is None or negative where the Trainer knows no last epoch."""
         for epoch in self._rounds:
-            if epoch < 0 or (end is not None and 0 <= end <= epoch):
+            if epoch < 0:
+                raise DiscoError(f"the round at epoch {epoch} never comes: epochs are counted from 0")
+            if end is not None and 0 <= end <= epoch:
                 raise DiscoError(
-                    f"the round at epoch {epoch} never comes: the Trainer's epochs are 0 to {(end or 0) - 1}; raise "
-                    "max_epochs, or prune earlier"
+                    f"the round at epoch {epoch} never comes: the Trainer ends after {end} epochs, counted from 0; "
+                    "raise max_epochs, or prune earlier"
                 )
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002

@@ -48,7 +48,7 @@ def test_checkpoints_are_named_by_the_sparsity_that_was_asked_for(tmp_path):
         ({0: 0.5, 1: 1.5}, "1.5 is out of range"),
         ({1: 0.5, 0: 0.9}, "0.5, a round before it to 0.9"),
         ({0: {"network.0": 0.5}}, "'network.0', which is never pruned"),
-        ({0: 0.5, 2: 0.9}, "the round at epoch 2 never comes: the Trainer's epochs are 0 to 1"),
+        ({0: 0.5, 2: 0.9}, "the round at epoch 2 never comes: the Trainer ends after 2 epochs"),
         ({-1: 0.5}, "epoch -1 never comes"),
     ],
 )
