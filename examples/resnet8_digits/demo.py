@@ -133,15 +133,15 @@ def _story(cases: tuple[Case, ...], reports: dict[str, Any]) -> Table:
     table.add_column("run", no_wrap=True)
     columns = (
         "accuracy",
-        "counted in kernels",
-        "of one board (with protocol)",
-        "bytes / inference",
-        "flash / node",
-        "RAM / node",
+        "instructions\nof kernels",
+        "of one board\n(with protocol)",
+        "bytes /\ninference",
+        "flash /\nnode",
+        "RAM /\nnode",
         "bit-exact",
     )
     for name in columns:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     base = max(node["compute"]["median"] for node in reports["single"]["nodes"])
     for case in cases:
         table.add_row(case.title, *_cells(reports[case.key], base))
@@ -152,7 +152,7 @@ def _cells(report: dict[str, Any], base: float) -> tuple[str, ...]:
     compute = [node["compute"]["median"] for node in report["nodes"]]
     work = [node["compute"]["median"] + node["send"]["median"] for node in report["nodes"]]
     memories = [node["memory"] for node in report["nodes"]]
-    sent = [f"{link['from']}->{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
+    sent = [f"{link['from']}→{link['to']} {link['bytes'] // report['inferences']:,}" for link in report["links"]]
     return (
         f"{100 * report['accuracy']:.1f} %",
         "\n".join(f"{value / 1e6:.2f} M" for value in compute),
