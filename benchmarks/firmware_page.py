@@ -69,7 +69,7 @@ def page(document: dict[str, Any], layers_page: str) -> str:
     lines += [f"- {name}: {text}" for name, text in document["versions"].items()]
     lines += ["", *_head(COLUMNS)]
     for row in document["rows"]:
-        theirs = CMSIS_NN.get((row["model"], row["board"]))
+        theirs = CMSIS_NN.get((row["model"], row["board"])) if row["nodes"] == 1 else None
         protocol = f"{row['instructions_with_protocol']:,}" if row["nodes"] > 1 else "-"
         lines.append(
             f"| {row['model']} | {row['board']} | {row['optimize']} | {row['nodes']} | {row['sparsity']:.0%} | "
