@@ -9,17 +9,23 @@ from firmware_targets import target_table, targets_of
 
 _HEAD = """\
 Made by `make bench-firmware`: instructions counted on emulated boards, of the busiest node, for one inference, every
-tensor equal to TFLite's reference kernels; [layer by layer]({layers_page}). `instructions` are those of the kernels;
-`with protocol` adds what the firmware records as its work on frames and links, the emulated UARTs' driver included;
-what it does while it waits, and interrupts, are in neither. `constants`: weights as the kernels want them, biases and
-requantisation, which the flash holds beside code. Flash as linked; RAM as linked and the stack in use.
+tensor equal to TFLite's reference kernels; [layer by layer]({layers_page}). `ic` (ResNet-8), `vww` (MobileNetV1 0.25),
+`kws` (DS-CNN) and `ad` (an autoencoder) are the int8 models of MLPerf Tiny, exported with `--keep-constants`;
+`vww_without_zero_filters` is what `disco-export` makes of vww by default. `S_comm`: communication sparsity, the share
+of sub-rows that are pruned. `instructions` are those of the kernels, which repeat to 0.1 %; `with protocol` adds what
+the firmware records as its work on frames and links, the emulated UARTs' driver included, but not what it does while it
+waits, nor interrupts: it depends on when bytes come in, and repeats to some 2 %. `constants`: weights as the kernels
+want them, biases and requantisation, which the flash holds beside code. Flash as linked; RAM as linked and the stack in
+use.
 `per MAC` is of the MACs that the node executes; `dense` are those of the whole model. `CMSIS-NN`: the same model with
 CMSIS-NN of July 2026 at `-O3`, counted on the same emulated boards (`-icount`), every layer's output equal to the
-reference kernels too."""
+reference kernels too; `-` where it was not counted."""
 _PROJECTED = """\
 *Projected* from these counts onto modelled boards and links (`disco-run --project examples/clusters/...`), not
 measured. `speed-up`: over one board with the dense model and the same `--optimize`. Exposed communication is what
 exchanging adds to the time of the kernels: waiting for links, and protocol work on the boards."""
+_LIMITS = """\
+What the project has set itself: whole networks, and ResNet-8 at 90 % (`balanced`) on two Cortex-M4."""
 _LAYERS = """\
 Rows of [the networks]({networks_page}) on one board, op by op. `per MAC (limit)`: instructions for a MAC, and what the
 body of the kernel's innermost loop alone takes, loads included; what is above it is spent on requantisation, on the
@@ -79,7 +85,7 @@ def page(document: dict[str, Any], layers_page: str) -> str:
         )
     lines += ["", "## Latency", "", _PROJECTED, ""]
     lines += [*_head(PROJECTED_COLUMNS), *_latencies(document["rows"])]
-    lines += ["", "## Targets", "", *target_table(targets_of(document["rows"]))]
+    lines += ["", "## Limits", "", _LIMITS, "", *target_table(targets_of(document["rows"]))]
     return "\n".join(lines) + "\n"
 
 

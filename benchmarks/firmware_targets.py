@@ -53,7 +53,7 @@ def targets_of(rows: Sequence[dict[str, Any]]) -> list[Target]:
 
 def target_table(targets: Sequence[Target]) -> list[str]:
     """Lines of Markdown."""
-    lines = ["| target | figure | at most | |", "|---|---|---|---|"]
+    lines = ["| figure | counted or projected | at most | |", "|---|---|---|---|"]
     for target in targets:
         verdict = "met" if target.met else "**missed**"
         lines.append(f"| {target.name} | {target.figure:.3f} | {target.limit:.3f} | {verdict} |")

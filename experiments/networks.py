@@ -94,11 +94,14 @@ NETWORKS = {
 
 
 @cache
-def costs(network: str) -> tuple[LayerCost, ...]:
-    """Of each layer, on the nodes of SYSTEM; and of what a transformer exchanges and computes between its layers."""
+def costs(network: str, nodes: int | None = None) -> tuple[LayerCost, ...]:
+    """Of each layer, on the nodes of SYSTEM; and of what a transformer exchanges and computes between its layers.
+
+    `nodes`: how many, if not those that the network is shared by.
+    """
     system = load_system(SYSTEM)
     entry = NETWORKS[network]
-    cluster = equal_cluster(entry.nodes, system.bandwidth_bytes_per_s, system.operations_per_s)
+    cluster = equal_cluster(nodes or entry.nodes, system.bandwidth_bytes_per_s, system.operations_per_s)
     model = entry.build()
     return layer_costs(layer_table(model, EXAMPLE), cluster, CONVENTION) + _between_layers(model, cluster)
 
@@ -118,7 +121,8 @@ def _between_layers(model: nn.Module, cluster: Cluster) -> tuple[LayerCost, ...]
         rows.append(LayerCost(layer, False, transfer_bytes / cluster.bandwidth_bytes_per_s, compute, cluster.shares, 0))
 
     def norm(name: str, x: Tensor) -> None:
-        row(name, x, cluster.nodes * x.shape[1] * 2 * PARTIAL_SUM_BYTES, 0)
+        sums = cluster.nodes * x.shape[1] * 2 if cluster.nodes > 1 else 0
+        row(name, x, sums * PARTIAL_SUM_BYTES, 0)
 
     def attention(name: str, x: Tensor) -> None:
         row(name, x, 0, 2 * x.shape[1] ** 2 * x.shape[2])  # queries by keys, and weights by values
@@ -138,6 +142,11 @@ def latency_ms(network: str, pruned: Sequence[int]) -> float:
     rows = {cost.layer.name: cost.sub_rows for cost in layers if cost.sub_rows}
     sparsities = {name: count / rows[name] for name, count in zip(rows, pruned, strict=True)}
     return 1e3 * total_seconds(latencies(layers, sparsities, CONVENTION))
+
+
+def one_node_ms(network: str) -> float:
+    """Projected for the whole network on one node."""
+    return 1e3 * total_seconds(latencies(costs(network, 1), {}, CONVENTION))
 
 
 @cache

@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +38,7 @@ from disco_converter.onnx_model import (
 )
 from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,7 @@ def quantise_onnx(model: Path, calibration: npt.NDArray[np.generic]) -> bytes:
         input_shape=source.channels_last_shape,
         keep_layout=_keeps_layout(source),
     )
-    with tempfile.TemporaryDirectory(prefix="disco-quantise-") as folder:
-        work = Path(folder)
+    with scratch_folder("quantise") as work:
         # Serialised again, so that weights kept in a file beside the model come along.
         (work / _MODEL).write_bytes(proto.SerializeToString())
         np.save(work / _CALIBRATION, samples)

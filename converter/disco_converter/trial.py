@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from disco_converter.tflite_reader import read_tflite
 from disco_firmware.reference import ReferenceModel
 from disco_targets.children import run_child
 from disco_targets.errors import DiscoError
+from disco_targets.scratch import scratch_folder
 
 _MODEL, _FAILURE = "model.tflite", "failure.txt"
 
@@ -28,11 +28,10 @@ def try_out(content: bytes, where: str) -> None:
     Raises:
         DiscoError: TFLite does not take the file or dies of it, or computes a tensor of another shape than it states.
     """
-    with tempfile.TemporaryDirectory(prefix="disco-trial-") as folder:
-        work = Path(folder)
+    with scratch_folder("trial") as work:
         (work / _MODEL).write_bytes(content)
         status = run_child(
-            [sys.executable, "-m", "disco_converter.trial", folder, where],
+            [sys.executable, "-m", "disco_converter.trial", str(work), where],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -104,8 +104,11 @@ def _bundle(folder: Path) -> Network:
 
 
 def _shares(owners: list[Any], nodes: int) -> tuple[float, ...] | None:
-    """The fraction of all channels that each node owns; None where rounding to whole channels explains it all."""
-    shared = [of for of in owners if isinstance(of, list)]
+    """The fraction of all channels that each node owns; None where rounding to whole channels explains it all.
+
+    Tensors that one node computes alone (a softmax) do not tell, nor do those with constant channels that nobody owns.
+    """
+    shared = [of for of in owners if isinstance(of, list) and len(set(of)) > 1 and min(of) >= 0]
     counts = [[of.count(node) for node in range(nodes)] for of in shared]
     if all(max(sizes) - min(sizes) <= 1 for sizes in counts):
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from disco_planning.cli import main
+from disco_planning.sources import _shares
 from disco_planning.sparsity_file import read_sparsity
 
 PAPER = ("--nodes", "2", "--system", "paper")
@@ -146,6 +147,12 @@ def prune_half(bundle: Path) -> None:
     for op in manifest["ops"]:
         op["sub_rows_pruned"] = op["sub_rows"] // 2
     (bundle / "bundle.json").write_text(json.dumps(manifest))
+
+
+def test_a_softmax_on_one_node_makes_no_node_larger() -> None:
+    owners = [[0] * 16 + [1] * 16, [0] * 10, [0, 0, 0, -1, 1, 1], "replicated"]
+    assert _shares(owners, 2) is None
+    assert _shares([[0, 0, 0, 1], [0] * 10], 2) == (0.75, 0.25)
 
 
 def test_shares_may_be_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
@@ -18,7 +19,7 @@ from disco_firmware.bundle import sha256_of
 from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
 from disco_targets.errors import DiscoError
-from disco_targets.scratch import hold, remove_unheld
+from disco_targets.scratch import LOCK_NAME, hold, remove_unheld
 
 MOST_PARTS = 1000
 MOST_BYTES = 512 * 1024 * 1024
@@ -31,6 +32,8 @@ _NAMES = {
     NATIVE: re.compile(r"disco_model\.[ch]|disco_channels\.h"),
     TFLITE: re.compile(r"bundle\.json|stage[0-9]{1,4}\.tflite"),
 }
+ABANDONED_S = 600.0
+"""A slice without a lock that is so old was left before anybody held it."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BUNDLE_ID = re.compile(r"[0-9a-f]{32}")
 _MOST_NODES = 256
@@ -148,7 +151,10 @@ def _trim(cache: Path) -> None:
             if _HASH.fullmatch(folder.name):
                 ages.append((folder.stat().st_mtime, folder))
     too_many = len(ages) - KEPT
-    for _, folder in sorted(ages):
+    for age, folder in sorted(ages):
         if too_many <= 0:
             return
+        if time.time() - age > ABANDONED_S:
+            with contextlib.suppress(OSError):
+                (folder / LOCK_NAME).touch()
         too_many -= remove_unheld(folder)
