@@ -82,12 +82,12 @@ def _with_linux(
 ) -> Iterator[Boards]:
     """Linux nodes, and emulated boards among them: their firmware is built first."""
     defaults = Defaults(config.engine or TFLITE, config.mode)
-    silence = SILENCE_SHARE * (config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S)
+    deadline = config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S
+    silence = SILENCE_SHARE * deadline
     emulated = {node.node: load_board(node.board) for node in cluster if not node.is_linux}
     if not emulated:
         progress.step("preparing the Linux nodes")
         with open_linux(bundle, cluster, defaults) as linux:
-            deadline = config.exchange_deadline_s or DEFAULT_EXCHANGE_DEADLINE_S
             yield Boards(linux.lines, linux=linux, exchange_deadline_s=deadline, silence_s=silence)
         return
     _check_mixed(bundle, cluster)

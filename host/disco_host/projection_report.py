@@ -50,11 +50,11 @@ def _nodes(projection: Projection) -> Table:
 
 def _links(projection: Projection) -> Table:
     columns = ("bytes on the line", "frames", "busy ms", "of the latency")
-    table = report_table("Links, projected", ("from - to",), columns)
+    table = report_table("Links, projected", ("from → to",), columns)
     for link in projection.links:
         share = 100 * link.busy_ms / projection.latency_ms if projection.latency_ms else 0.0
         table.add_row(
-            f"{link.sender} - {link.receiver}",
+            f"{link.sender} → {link.receiver}",
             f"{link.wire_bytes:,}",
             f"{link.frames:,}",
             f"{link.busy_ms:.2f}",

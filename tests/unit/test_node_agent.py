@@ -496,6 +496,17 @@ def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
     assert kept == sorted(one.folder for one in [slices[1], *slices[5:]])  # that one is in use
 
 
+def test_what_nobody_ever_held_makes_room_for_what_is_used(tmp_path: Path) -> None:
+    for number in range(KEPT + 4):
+        left = tmp_path / f"{number:064x}"
+        left.mkdir()
+        os.utime(left, (number, number))
+    used = Slice(tmp_path, _request(), "")
+    used.close()
+    assert len(list(tmp_path.iterdir())) == KEPT
+    assert used.folder.is_dir()
+
+
 # ---- options
 
 

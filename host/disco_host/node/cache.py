@@ -156,5 +156,5 @@ def _trim(cache: Path) -> None:
             return
         if time.time() - age > ABANDONED_S:
             with contextlib.suppress(OSError):
-                (folder / LOCK_NAME).touch()
+                (folder / LOCK_NAME).touch()  # without one it could never be removed
         too_many -= remove_unheld(folder)

@@ -56,11 +56,9 @@ static disco_status_t take_frame(disco_link_t *link, const uint8_t *frame, uint1
     if (!hello && (link->session == 0 || frame[AT_SESSION] != link->session)) {
         return DISCO_OK; /* left over from another session */
     }
-    const uint32_t before = link->stats.frames_received;
-    link->stats.frames_received += hello ? 0 : 1;
     const disco_status_t status = link->handler(link->context, link, opcode, frame + DISCO_STREAM_HEADER_BYTES, length);
-    if (status == DISCO_BUSY) {
-        link->stats.frames_received = before;
+    if (status != DISCO_BUSY && !hello) {
+        ++link->stats.frames_received;
     }
     return status;
 }
