@@ -191,7 +191,7 @@ class Runner:
         if run.parent is not None:
             score = RandomScore(torch.initial_seed()) if run.method == "random" else sub_row_norms
             # Of narrow branches 1 % of each layer would be less than one sub-row; of the whole network it is several.
-            prune(cut, _sparsity(run), score, rank_globally=run.experiment == "branches")
+            prune(cut, _sparsity(run), score, rank_within="network" if run.experiment == "branches" else "layer")
         network = NETWORKS[run.network]
         training, _ = data(run.seed == TUNING_SEED, network.difficulty, self._scale)
         for _ in train(model, training, self._scale.epochs(run), network.rate, random):

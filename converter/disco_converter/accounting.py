@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import permutations
 from math import prod
 
+import numpy as np
+
 from disco_converter import graph as g
-from disco_converter.ownership import Ownership
 from disco_converter.partition import Exchange, NodeSlice, Partition, SlicedOp
 from disco_firmware.manifest import NOBODY
 
@@ -28,25 +30,39 @@ def _macs(params: g.Params, output: g.Tensor) -> int:
     return 0
 
 
-def sub_rows(op: g.Op, ownership: dict[str, Ownership], nodes: int) -> tuple[int, int]:
-    """(off-diagonal sub-rows, those whose int8 weights are all zero) of a mixing op: paper, section 3.
+@dataclass(frozen=True)
+class SubRows:
+    """Off-diagonal sub-rows of a mixing op: paper, section 3.
 
     A sub-row is one input channel owned by one node and the weights from it to the outputs of another node.
     """
+
+    total: int = 0
+    pruned: int = 0
+    """Those whose int8 weights are all zero."""
+    recomputed: int = 0
+    """Those of the others whose channel the other node computes for itself."""
+
+
+def sub_rows(partition: Partition, op: g.Op) -> SubRows:
+    """The sub-rows of an op; none where it is no mixing op, or reads what every node has."""
     if not isinstance(op.params, g.MIXING):
-        return 0, 0
-    owners_in, owners_out = ownership[op.inputs[0]].owners, ownership[op.output].owners
+        return SubRows()
+    owners_in, owners_out = partition.ownership[op.inputs[0]].owners, partition.ownership[op.output].owners
     if owners_in is None or owners_out is None:
-        return 0, 0
+        return SubRows()
     weights = op.params.filter.weights
     used = weights.reshape(weights.shape[0], -1, weights.shape[-1]).any(axis=1)  # [out, in]
-    total = pruned = 0
-    for node in range(nodes):
-        foreign = (owners_in != node) & (owners_in != NOBODY)
-        reaches = used[owners_out == node].any(axis=0)
+    total = pruned = recomputed = 0
+    for slice_ in partition.slices:
+        foreign = (owners_in != slice_.node) & (owners_in != NOBODY)
+        reaches = used[owners_out == slice_.node].any(axis=0)
         total += int(foreign.sum())
         pruned += int((foreign & ~reaches).sum())
-    return total, pruned
+        buffer = slice_.buffers.get(op.inputs[0])
+        computed = [] if buffer is None else list(buffer.computed)
+        recomputed += int(np.count_nonzero((foreign & reaches)[computed]))
+    return SubRows(total, pruned, recomputed)
 
 
 def route_bytes(graph: g.Graph, exchange: Exchange, sender: int, receiver: int) -> int:

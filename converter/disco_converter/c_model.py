@@ -167,14 +167,14 @@ class _Lowering:
         buffer = self._slice.buffers[name]
         tensor = self._partition.graph.tensors[buffer.tensor]
         height, width = tensor.plane
-        text = f"{name}, scale {tensor.scale:.9g}, zero point {tensor.zero_point}, channels {_ranges(buffer.own)}"
+        text = f"{name}, scale {tensor.scale:.9g}, zero point {tensor.zero_point}, channels {_ranges(buffer.computed)}"
         if buffer.halo:
             text += "; halo " + ", ".join(f"{_ranges(channels)} of node {sender}" for sender, channels in buffer.halo)
         fields: dict[str, object] = {
             "arena_offset": self._plan.placements[name].offset,
             "height": height,
             "width": width,
-            "channels": len(buffer.own),
+            "channels": len(buffer.computed),
             "stride": buffer.stride,
             **links,
         }
@@ -193,7 +193,7 @@ class _Lowering:
         name = f"{identifier(op.name)}_operands"
         operands = ", ".join(f"{{{self._index(o.buffer)}, {len(o.channels)}}}" for o in op.operands)
         output = self._partition.graph.tensors[op.source.output]
-        own = len(self._slice.buffers[op.output].own)
+        own = len(self._slice.buffers[op.output].computed)
         text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {own} channels"
         fields: dict[str, object] = {
             "kind": kernel.kind,
@@ -225,7 +225,7 @@ class _Lowering:
         return links
 
     def _send(self, exchange: int, tensor: str, receiver: int, channels: Sequence[int]) -> str:
-        own = self._slice.buffers[tensor].own
+        own = self._slice.buffers[tensor].computed
         positions = [own.index(channel) for channel in channels]
         name = f"sent_{exchange}_to_{receiver}"
         text = f"Positions sent to node {receiver} in exchange {exchange}"
@@ -247,7 +247,7 @@ class _Lowering:
         self, exchange: int, tensor: str, open_op: int, halo: Sequence[tuple[int, Sequence[int]]]
     ) -> list[str]:
         result = []
-        position = len(self._slice.buffers[tensor].own) if halo else 0
+        position = len(self._slice.buffers[tensor].computed) if halo else 0
         for sender, channels in halo:
             fields = {
                 "exchange": exchange,

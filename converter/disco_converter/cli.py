@@ -34,6 +34,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
     # Imported here, so that --help and usage errors need no conversion packages.
     try:
         from disco_converter.export import ExportConfig, export
+        from disco_converter.recompute import RECOMPUTED_MACS
         from disco_converter.report import print_report, summary
         from disco_planning.shares import parse_shares
     except ModuleNotFoundError as error:
@@ -50,6 +51,7 @@ def _export(options: argparse.Namespace, errors: Console) -> int:
         optimize=options.optimize,
         shares=None if options.shares is None else parse_shares(options.shares),
         keep_constants=options.keep_constants,
+        recomputed_macs=RECOMPUTED_MACS if options.recompute is None else options.recompute,
     )
     check_writable(options.json)
     result = export(config, _Bars(errors))
@@ -119,6 +121,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also compute channels that are the same for every input, such as those of all-zero filters (default: "
         "they are listed in bundle.json and folded into biases)",
+    )
+    parser.add_argument(
+        "--recompute",
+        type=int,
+        metavar="MACS",
+        help="channels of another node that a node can compute from the network's input with up to so many "
+        "multiply-accumulates a value are computed there instead of sent (default: 64; 0: never)",
     )
     parser.add_argument(
         "-o",

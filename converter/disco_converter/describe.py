@@ -47,9 +47,19 @@ def _tensor(cut: Partition, name: str) -> m.TensorInfo:
 
 def _op(cut: Partition, index: int) -> m.OpInfo:
     op = cut.graph.ops[index]
-    total, pruned = accounting.sub_rows(op, cut.ownership, cut.nodes)
-    macs = accounting.dense_macs(cut.graph, op)
-    return m.OpInfo(op.index, op.name, op.kind, op.inputs, op.output, macs, cut.stages[op.index], total, pruned)
+    rows = accounting.sub_rows(cut, op)
+    return m.OpInfo(
+        index=op.index,
+        name=op.name,
+        kind=op.kind,
+        inputs=op.inputs,
+        output=op.output,
+        macs_dense=accounting.dense_macs(cut.graph, op),
+        stage=cut.stages[op.index],
+        sub_rows=rows.total,
+        sub_rows_pruned=rows.pruned,
+        sub_rows_recomputed=rows.recomputed,
+    )
 
 
 def _exchange(cut: Partition, index: int) -> m.Exchange:
@@ -104,7 +114,7 @@ def _stage(cut: Partition, slice_: NodeSlice, stage: Stage) -> m.NodeStage:
 
 def _stage_input(cut: Partition, slice_: NodeSlice, operand: Operand) -> m.StageInput:
     buffer = slice_.buffers[operand.buffer]
-    own = min(len(buffer.own), len(operand.channels))
+    own = min(len(buffer.computed), len(operand.channels))
     left = len(operand.channels) - own
     halo: list[m.HaloPart] = []
     for sender, channels in buffer.halo:
@@ -127,8 +137,8 @@ def _node_op(cut: Partition, node: NodeFirmware, place: int, step: int) -> m.Nod
         name=op.name,
         kind=op.kind,
         output=buffer.tensor,
-        channels=buffer.own,
-        output_shape=(*shape[:-1], len(buffer.own)),
+        channels=buffer.computed,
+        output_shape=(*shape[:-1], len(buffer.computed)),
         output_bytes=buffer_bytes(cut, slice_, op.output),
         macs_executed=accounting.executed_macs(cut.graph, op),
         channels_received=accounting.received_channels(slice_, op),

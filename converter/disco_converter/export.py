@@ -26,6 +26,7 @@ from disco_converter.order import partition_in_order
 from disco_converter.ownership import Ownership, propagate
 from disco_converter.proof import Proof, SliceFile, prove
 from disco_converter.quantise import quantise_onnx
+from disco_converter.recompute import RECOMPUTED_MACS
 from disco_converter.stages import stage_file, stages_of
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.tflite_writer import write_stage
@@ -86,6 +87,8 @@ class ExportConfig:
     else equal ones."""
     keep_constants: bool = False
     """Whether nodes compute, store and send channels that are the same for every input."""
+    recomputed_macs: int = RECOMPUTED_MACS
+    """Multiply-accumulates for which a node rather recomputes a value of another node's channel than to receive it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ def export(config: ExportConfig, progress: Progress | None = None) -> ExportResu
         try_out(origin.content, origin.name)
         ownership = propagate(graph, config.nodes, shares)
         compacted = _compacted(graph, config, boards, origin.content, ownership)
-        cut = partition_in_order(compacted, config.nodes, shares)
+        cut = partition_in_order(compacted, config.nodes, shares, config.recomputed_macs)
         nodes = firmware_of(cut, boards, config.optimize, origin)
         for node in nodes:
             check_flash(node.slice_.node, node.program, node.constant_bytes, node.board)
@@ -157,6 +160,8 @@ def _boards(config: ExportConfig) -> tuple[Board, ...]:
         raise UsageError(f"--optimize {config.optimize}: choose one of {', '.join(OPTIMIZE)}")
     if config.nodes < 1:
         raise UsageError(f"--nodes {config.nodes}: at least 1 is needed")
+    if config.recomputed_macs < 0:
+        raise UsageError(f"--recompute {config.recomputed_macs}: give 0 (never) or a number of multiply-accumulates")
     if config.nodes > ADDRESS_HOST:  # nodes are addressed by the numbers below the host's
         raise UsageError(f"--nodes {config.nodes}: at most {ADDRESS_HOST} are possible")
     if len(config.targets) not in (1, config.nodes):

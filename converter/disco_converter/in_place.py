@@ -29,7 +29,9 @@ def _shared(cut: Partition, slice_: NodeSlice) -> NodeSlice:
         ]
         if isinstance(op.params, _BY_VALUE) and candidates:
             name = max(candidates, key=lambda buffer: _made_by(slice_, buffer))  # the least time with gaps
-            buffers[name] = dataclasses.replace(buffers[name], gap=buffers[op.output].stride - len(buffers[name].own))
+            buffers[name] = dataclasses.replace(
+                buffers[name], gap=buffers[op.output].stride - len(buffers[name].computed)
+            )
             in_place[name] = op.output
     return dataclasses.replace(slice_, buffers=buffers, in_place=in_place)
 
@@ -41,7 +43,7 @@ def _may_be_overwritten(cut: Partition, slice_: NodeSlice, place: int, name: str
     kept = name == cut.graph.input or name in cut.graph.outputs or bool(buffer.halo) or is_sent(cut, slice_, name)
     return (
         not kept
-        and len(buffer.own) == len(slice_.buffers[op.output].own)
+        and len(buffer.computed) == len(slice_.buffers[op.output].computed)
         and tensors[buffer.tensor].plane == tensors[slice_.buffers[op.output].tensor].plane
         and not any(name == operand.buffer for later in slice_.ops[place + 1 :] for operand in later.operands)
     )

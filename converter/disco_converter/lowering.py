@@ -60,7 +60,7 @@ class _Operation:
     def _output_view(self) -> k.View:
         buffer = self.slice_.buffers[self.op.output]
         height, width = self._tensor(self.op.output).plane
-        return k.View(height, width, len(buffer.own), buffer.stride)
+        return k.View(height, width, len(buffer.computed), buffer.stride)
 
 
 def _conv2d(context: _Operation, params: g.Conv2D) -> k.Conv2D:

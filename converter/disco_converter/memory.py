@@ -132,7 +132,7 @@ def _lives_alone(partition: Partition, slice_: NodeSlice) -> list[Life]:
         if not written and not read and name != partition.graph.input:
             continue
         first = min([opened.get(name, last), *written, *([0] if name == partition.graph.input else [])])
-        kept = name in partition.graph.outputs and bool(slice_.buffers[name].own)
+        kept = name in partition.graph.outputs and bool(slice_.buffers[name].computed)
         lives.append(
             Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
         )

@@ -10,9 +10,12 @@ from disco_converter.in_place import with_shared_places
 from disco_converter.memory import activation_lives
 from disco_converter.partition import Partition, partition
 from disco_converter.placement import needed_bytes
+from disco_converter.recompute import RECOMPUTED_MACS
 
 
-def partition_in_order(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> Partition:
+def partition_in_order(
+    graph: g.Graph, nodes: int, shares: Sequence[float] | None = None, recomputed_macs: int = RECOMPUTED_MACS
+) -> Partition:
     """Cuts `graph` as `partition` does, its ops in the order that hides more of the exchanges.
 
     The order of the file is kept where the other one would need more memory on any node.
@@ -20,10 +23,10 @@ def partition_in_order(graph: g.Graph, nodes: int, shares: Sequence[float] | Non
     Raises:
         DiscoError: The graph cannot be cut that way.
     """
-    given = with_shared_places(partition(graph, nodes, shares))
+    given = with_shared_places(partition(graph, nodes, shares, recomputed_macs))
     if nodes == 1:
         return given
-    spread = with_shared_places(partition(spread_out(graph), nodes, shares))
+    spread = with_shared_places(partition(spread_out(graph), nodes, shares, recomputed_macs))
     return spread if _needed_bytes(spread) <= _needed_bytes(given) else given
 
 

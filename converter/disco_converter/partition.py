@@ -1,9 +1,9 @@
 """Cuts the quantised graph into one slice per node, and reads off the int8 weights what must be exchanged.
 
 For every op and node there is a list of the input channels that the node needs: for a mixing op those with a weight
-other than 0 towards its outputs, for a local op the channels that its outputs come from. What a node needs and another
-owns is transmitted, united over all consumers of a tensor. Nothing is taken from the pruner: a badly pruned model is
-slow, never wrong.
+other than 0 towards its outputs, for a local op the channels that its outputs come from. What a node needs and neither
+owns nor computes for itself all the same (recompute.py) is transmitted, united over all consumers of a tensor. Nothing
+is taken from the pruner: a badly pruned model is slow, never wrong.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco_converter import graph as g
+from disco_converter.needs import Channels, needed_channels
 from disco_converter.ownership import IntArray, Ownership, propagate
-
-Channels = tuple[int, ...]
+from disco_converter.recompute import RECOMPUTED_MACS, Computed, computed_channels
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """One activation on one node: pixels of own channels followed by the halo (numbers of the whole tensor)."""
+    """One activation on one node: pixels of computed channels, then of the halo (numbers of the whole tensor)."""
 
     name: str
     tensor: str
-    own: Channels
+    computed: Channels
+    """The node's own, then those that it recomputes."""
     halo: tuple[tuple[int, Channels], ...]
     """(sending node, its channels) with rising nodes."""
     gap: int = 0
@@ -40,7 +41,7 @@ class Buffer:
     @property
     def layout(self) -> Channels:
         """All channels of a pixel in order."""
-        return self.own + tuple(c for _, channels in self.halo for c in channels)
+        return self.computed + tuple(c for _, channels in self.halo for c in channels)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class NodeSlice:
 
     def halo_channels(self, operand: Operand) -> int:
         """How many halo channels the operand reads."""
-        return max(0, len(operand.channels) - len(self.buffers[operand.buffer].own))
+        return max(0, len(operand.channels) - len(self.buffers[operand.buffer].computed))
 
 
 @dataclass(frozen=True)
@@ -105,54 +106,39 @@ class Partition:
         return ownership.own(node) if ownership.owners is not None or node == 0 else ()
 
 
-def partition(graph: g.Graph, nodes: int, shares: Sequence[float] | None = None) -> Partition:
-    """Cuts `graph` for `nodes` nodes, each of which gets its fraction of the channels (equal by default).
+def partition(
+    graph: g.Graph, nodes: int, shares: Sequence[float] | None = None, recomputed_macs: int = RECOMPUTED_MACS
+) -> Partition:
+    """Cuts a model.
+
+    Args:
+        graph: The whole model.
+        nodes: Among so many.
+        shares: The fraction of the channels that each gets; equal ones by default.
+        recomputed_macs: Multiply-accumulates for which a node rather recomputes a value than to receive it (see
+            recompute.computed_channels).
 
     Raises:
         DiscoError: The graph cannot be cut that way (see ownership.propagate).
     """
     ownership = propagate(graph, nodes, shares)
-    exchanges = _exchanges(graph, nodes, ownership)
-    slices = tuple(_slice(graph, ownership, exchanges, node) for node in range(nodes))
+    computed = computed_channels(graph, ownership, nodes, recomputed_macs)
+    exchanges = _exchanges(graph, nodes, ownership, computed)
+    slices = tuple(_slice(graph, ownership, computed, exchanges, node) for node in range(nodes))
     return Partition(graph, nodes, ownership, exchanges, _stages(graph, slices), slices)
 
 
-def needed_channels(graph: g.Graph, op: g.Op, ownership: dict[str, Ownership], position: int, node: int) -> Channels:
-    """Channels of input `position` that `node` needs for its outputs of `op`.
-
-    For local ops in the order of use, for mixing ops without those that only meet zero weights.
-    """
-    outputs = np.array(ownership[op.output].own(node), np.int64)
-    source = ownership[op.inputs[position]]
-    if not outputs.size:
-        return ()
-    if isinstance(op.params, g.MIXING):
-        weights = op.params.filter.weights[outputs]
-        return source.ordered(np.flatnonzero(weights.reshape(-1, weights.shape[-1]).any(axis=0)))
-    if isinstance(op.params, g.DepthwiseConv2D):
-        return tuple(dict.fromkeys((outputs // op.params.multiplier).tolist()))
-    if isinstance(op.params, g.Concatenation):
-        start = sum(graph.tensors[name].channels for name in op.inputs[:position])
-        inside = outputs[(outputs >= start) & (outputs < start + source.rank.size)]
-        return tuple((inside - start).tolist())
-    if isinstance(op.params, g.Reshape):
-        return source.own(node)
-    if isinstance(op.params, g.Softmax):
-        return tuple(range(source.rank.size))
-    return tuple(outputs.tolist())
-
-
-def _exchanges(graph: g.Graph, nodes: int, ownership: dict[str, Ownership]) -> tuple[Exchange, ...]:
+def _exchanges(graph: g.Graph, nodes: int, ownership: dict[str, Ownership], computed: Computed) -> tuple[Exchange, ...]:
     result: list[Exchange] = []
     for tensor in [graph.input, *(op.output for op in graph.ops)]:
-        routes = _routes(graph, nodes, ownership, tensor)
+        routes = _routes(graph, nodes, ownership, computed, tensor)
         if routes:
             result.append(Exchange(len(result), tensor, routes))
     return tuple(result)
 
 
 def _routes(
-    graph: g.Graph, nodes: int, ownership: dict[str, Ownership], tensor: str
+    graph: g.Graph, nodes: int, ownership: dict[str, Ownership], computed: Computed, tensor: str
 ) -> dict[tuple[int, int], Channels]:
     owners = ownership[tensor].owners
     if owners is None:
@@ -163,8 +149,9 @@ def _routes(
         for op in graph.consumers[tensor]:
             for position, name in enumerate(op.inputs):
                 if name == tensor:
-                    needed.update(needed_channels(graph, op, ownership, position, receiver))
-        channels = np.array(sorted(needed), np.int64)
+                    outputs = computed[op.output][receiver]
+                    needed.update(needed_channels(graph, op, ownership, position, receiver, outputs))
+        channels = np.array(sorted(needed - set(computed[tensor][receiver])), np.int64)
         for sender in range(nodes):
             sent = channels[owners[channels] == sender]
             if sender != receiver and sent.size:
@@ -172,8 +159,10 @@ def _routes(
     return routes
 
 
-def _slice(graph: g.Graph, ownership: dict[str, Ownership], exchanges: tuple[Exchange, ...], node: int) -> NodeSlice:
-    buffers = {name: Buffer(name, name, ownership[name].own(node), ()) for name in graph.tensors}
+def _slice(
+    graph: g.Graph, ownership: dict[str, Ownership], computed: Computed, exchanges: tuple[Exchange, ...], node: int
+) -> NodeSlice:
+    buffers = {name: Buffer(name, name, computed[name][node], ()) for name in graph.tensors}
     for exchange in exchanges:
         halo = tuple(
             (sender, channels) for (sender, receiver), channels in sorted(exchange.routes.items()) if receiver == node
@@ -181,7 +170,7 @@ def _slice(graph: g.Graph, ownership: dict[str, Ownership], exchanges: tuple[Exc
         buffers[exchange.tensor] = dataclasses.replace(buffers[exchange.tensor], halo=halo)
     ops: list[SlicedOp] = []
     for op in graph.ops:
-        if buffers[op.output].own:
+        if buffers[op.output].computed:
             ops.extend(_sliced(graph, op, ownership, buffers, node))
     return NodeSlice(node, {name: buffer for name, buffer in buffers.items() if buffer.layout}, tuple(ops))
 
@@ -194,11 +183,11 @@ def _sliced(
     operands: list[Operand] = []
     for position, name in enumerate(op.inputs):
         buffer = buffers[name]
-        needed = needed_channels(graph, op, ownership, position, node)
+        needed = needed_channels(graph, op, ownership, position, node, buffers[op.output].computed)
         if isinstance(op.params, g.MIXING):
-            # One dense convolution over own + halo; own channels alone where no halo channel matters to this op.
-            own_only = set(needed) <= set(buffer.own)
-            operands.append(Operand(name, buffer.own if own_only else buffer.layout))
+            # One dense convolution over all channels; without the halo, or over its own alone, where those suffice.
+            choices = (ownership[name].own(node), buffer.computed, buffer.layout)
+            operands.append(Operand(name, next(choice for choice in choices if set(needed) <= set(choice))))
         elif needed == buffer.layout[: len(needed)]:
             if needed:
                 operands.append(Operand(name, needed))
@@ -207,7 +196,7 @@ def _sliced(
             buffers[selection.output] = Buffer(selection.output, buffer.tensor, needed, ())
             before.append(selection)
             operands.append(Operand(selection.output, needed))
-    outputs = np.array(buffers[op.output].own, np.int64)
+    outputs = np.array(buffers[op.output].computed, np.int64)
     params = _sliced_params(op, outputs, operands)
     return [*before, SlicedOp(op, op.kind, op.name, tuple(operands), op.output, params)]
 

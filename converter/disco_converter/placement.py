@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 16
-_TRIES = 2000
+_TRIES = 8000
 
 
 @dataclass(frozen=True)

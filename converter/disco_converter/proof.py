@@ -95,7 +95,7 @@ class _Chain:
     def _operand(self, values: list[dict[str, g.Int8Array]], slice_: NodeSlice, operand: Operand) -> g.Int8Array:
         """The own channels that the node computed, then the halo channels that their owners computed."""
         buffer = slice_.buffers[operand.buffer]
-        parts = [values[slice_.node][operand.buffer]] if buffer.own else []
+        parts = [values[slice_.node][operand.buffer]] if buffer.computed else []
         if slice_.halo_channels(operand):
             parts += [self._received(values, buffer.tensor, sender, channels) for sender, channels in buffer.halo]
         return np.concatenate(parts, axis=-1)[..., : len(operand.channels)]
@@ -103,7 +103,7 @@ class _Chain:
     def _received(
         self, values: list[dict[str, g.Int8Array]], tensor: str, sender: int, channels: tuple[int, ...]
     ) -> g.Int8Array:
-        own = self._partition.slices[sender].buffers[tensor].own
+        own = self._partition.slices[sender].buffers[tensor].computed
         value: g.Int8Array = values[sender][tensor][..., [own.index(channel) for channel in channels]]
         return value
 
@@ -122,9 +122,9 @@ def _compare(
 ) -> int:
     name, op = place
     buffer = partition.slices[node].buffers[name]
-    expected = golden[buffer.tensor][..., list(buffer.own)]
+    expected = golden[buffer.tensor][..., list(buffer.computed)]
     if expected.shape != value.shape or (expected != value).any():
-        raise DiscoError(_difference(buffer.tensor, buffer.own, node, op, expected, value, which))
+        raise DiscoError(_difference(buffer.tensor, buffer.computed, node, op, expected, value, which))
     return int(value.size)
 
 

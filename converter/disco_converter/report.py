@@ -32,6 +32,13 @@ def print_report(result: ExportResult, console: Console) -> None:
         + (f" (a big model: {result.inputs_left_out} more inputs were left out)." if result.inputs_left_out else "."),
         highlight=False,
     )
+    recomputed = sum(op.sub_rows_recomputed for op in manifest.ops)
+    if recomputed:
+        console.print(
+            f"{recomputed} sub-rows are not sent: the node that needs the channel computes it from the network's input "
+            "(--recompute 0: sent).",
+            highlight=False,
+        )
     constants = sum(len(tensor.constants) for tensor in manifest.tensors)
     if constants:
         console.print(f"{constants} channels are constant and computed by no node (--keep-constants: by their owners).")
@@ -128,19 +135,20 @@ def _table(title: str, texts: tuple[str, ...], numbers: tuple[str, ...]) -> Tabl
 
 
 def _layer_table(manifest: Manifest) -> Table:
-    table = _table("Communication", ("layer",), ("sub-rows", "pruned", "S_comm"))
+    table = _table("Communication", ("layer",), ("sub-rows", "pruned", "S_comm", "recomputed"))
+    fields = ("sub_rows", "sub_rows_pruned", "sub_rows_recomputed")
     for op in manifest.ops:
         if op.sub_rows:
-            table.add_row(op.name, *_sparsity(op.sub_rows, op.sub_rows_pruned))
-    total, pruned = (sum(getattr(op, field) for op in manifest.ops) for field in ("sub_rows", "sub_rows_pruned"))
+            table.add_row(op.name, *_sparsity(*(getattr(op, field) for field in fields)))
+    total, pruned, recomputed = (sum(getattr(op, field) for op in manifest.ops) for field in fields)
     if total:
         table.add_section()
-        table.add_row("all", *_sparsity(total, pruned))
+        table.add_row("all", *_sparsity(total, pruned, recomputed))
     return table
 
 
-def _sparsity(sub_rows: int, pruned: int) -> tuple[str, str, str]:
-    return f"{sub_rows:,}", f"{pruned:,}", f"{100 * pruned / sub_rows:.1f} %"
+def _sparsity(sub_rows: int, pruned: int, recomputed: int) -> tuple[str, ...]:
+    return f"{sub_rows:,}", f"{pruned:,}", f"{100 * pruned / sub_rows:.1f} %", f"{recomputed:,}" if recomputed else ""
 
 
 def _totals_table(result: ExportResult) -> Table:

@@ -24,7 +24,7 @@ class Stage:
     ops: tuple[SlicedOp, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[str, ...]
-    """Buffers (own channels) that a later stage, an exchange or the host reads."""
+    """Buffers (computed channels) that a later stage, an exchange or the host reads."""
 
 
 def stages_of(partition: Partition, slice_: NodeSlice) -> tuple[Stage, ...]:
@@ -39,7 +39,7 @@ def stage_file(stage: Stage) -> str:
 
 
 def is_internal(slice_: NodeSlice, produced: set[str], operand: Operand) -> bool:
-    """Whether the operand is the own part of a buffer that this stage itself writes."""
+    """Whether the operand is the computed part of a buffer that this stage itself writes."""
     return operand.buffer in produced and not slice_.halo_channels(operand)
 
 

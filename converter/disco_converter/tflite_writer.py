@@ -50,13 +50,13 @@ class _StageWriter:
         inputs = [self._activation(operand) for operand in self._stage.inputs]
         for op in self._stage.ops:
             self._op(op)
-        outputs = [self._places[self._own(name)] for name in self._stage.outputs]
+        outputs = [self._places[self._computed(name)] for name in self._stage.outputs]
         return self._finish(inputs, outputs)
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
-    def _own(self, buffer: str) -> Operand:
-        return Operand(buffer, self._slice.buffers[buffer].own)
+    def _computed(self, buffer: str) -> Operand:
+        return Operand(buffer, self._slice.buffers[buffer].computed)
 
     def _tensor_of(self, operand: Operand) -> g.Tensor:
         return self._graph.tensors[self._slice.buffers[operand.buffer].tensor]
@@ -67,16 +67,25 @@ class _StageWriter:
     def _activation(self, operand: Operand) -> int:
         if operand not in self._places:
             quantisation = self._quantisation_of(self._tensor_of(operand))
-            is_own = len(operand.channels) == len(self._own(operand.buffer).channels)
-            name = operand.buffer if is_own else f"{operand.buffer}+halo"
+            computed, read = len(self._computed(operand.buffer).channels), len(operand.channels)
+            part = "" if read == computed else "+halo" if read > computed else f"/first{read}"
+            name = operand.buffer + part
             self._places[operand] = self._tensor(name, self._shape(operand), tflite.TensorType.INT8, 0, quantisation)
         return self._places[operand]
 
     def _input(self, operand: Operand) -> int:
         produced = {op.output for op in self._stage.ops}
-        if is_internal(self._slice, produced, operand):
-            return self._places[self._own(operand.buffer)]
+        if is_internal(self._slice, produced, operand) and operand not in self._places:
+            return self._leading(operand)
         return self._activation(operand)
+
+    def _leading(self, operand: Operand) -> int:
+        """The first of the channels that the stage has computed."""
+        places = np.arange(len(operand.channels), dtype=np.int32)
+        positions = self._constant(f"{operand.buffer}/positions{places.size}", places)
+        whole, axis = self._places[self._computed(operand.buffer)], len(self._shape(operand)) - 1
+        self._append("GATHER", [whole, positions], [self._activation(operand)], _options("Gather", Axis=axis))
+        return self._places[operand]
 
     def _constant(self, name: str, data: npt.NDArray[Any], quantisation: int | None = None) -> int:
         kind = {np.dtype(np.int8): tflite.TensorType.INT8, np.dtype(np.int32): tflite.TensorType.INT32}[data.dtype]
@@ -148,14 +157,14 @@ class _StageWriter:
             axes = self._constant(f"{op.name}/axes", np.array([1, 2], np.int32))
             self._operator(op, [*inputs, axes], _options("Reducer", KeepDims=params.keep_dims))
         elif isinstance(params, g.Reshape):
-            shape = np.array(self._shape(self._own(op.output)), np.int32)
+            shape = np.array(self._shape(self._computed(op.output)), np.int32)
             self._operator(op, [*inputs, self._constant(f"{op.name}/shape", shape)], _options("Reshape"))
         elif isinstance(params, g.SelectChannels):
             positions = self._constant(f"{op.name}/positions", np.array(params.positions, np.int32))
             axis = len(self._shape(op.operands[0])) - 1
             self._operator(op, [*inputs, positions], _options("Gather", Axis=axis), kind="GATHER")
         else:
-            self._operator(op, inputs, _simple_options(params, len(self._shape(self._own(op.output)))))
+            self._operator(op, inputs, _simple_options(params, len(self._shape(self._computed(op.output)))))
 
     def _convolution(self, op: SlicedOp, params: g.Conv2D | g.DepthwiseConv2D, source: int) -> None:
         padding = _implicit_padding(params.window, self._shape(op.operands[0]))
@@ -192,7 +201,7 @@ class _StageWriter:
         return [weights, self._constant(f"{op.name}/bias", filter_.bias, quantisation)]
 
     def _operator(self, op: SlicedOp, inputs: list[int], options: _Options, kind: str | None = None) -> None:
-        self._append(kind or op.kind, inputs, [self._activation(self._own(op.output))], options)
+        self._append(kind or op.kind, inputs, [self._activation(self._computed(op.output))], options)
 
     def _append(self, kind: str, inputs: list[int], outputs: list[int], options: _Options) -> None:
         b = self._builder

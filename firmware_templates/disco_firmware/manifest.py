@@ -1,7 +1,8 @@
 """The schema of `bundle.json`: what `disco-export` writes and what everything downstream reads.
 
-Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of its *own*
-channels (rising) followed by *halo* channels (received ones, grouped by sending node, rising within a group).
+Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of the channels
+that it *computes* (its own, rising, then those of other nodes that it recomputes rather than to receive them, rising)
+followed by *halo* channels (received ones, grouped by sending node, rising within a group).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from disco_targets.errors import DiscoError
 from disco_targets.records import record
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 REPLICATED = "replicated"
 NOBODY = -1
 
@@ -79,6 +80,8 @@ class OpInfo:
     """Off-diagonal sub-rows: (input channel, other node) pairs; 0 for local ops."""
     sub_rows_pruned: int
     """Those whose int8 weights are all zero."""
+    sub_rows_recomputed: int
+    """Those of the others for which nothing is sent, because the other node computes the channel for itself."""
 
     @property
     def communication_sparsity(self) -> float | None:
@@ -177,12 +180,12 @@ class HaloPart:
 
 @dataclass(frozen=True)
 class StageInput:
-    """One input of a stage's .tflite file: per pixel own channels of a buffer, then the parts of the halo in order."""
+    """One input of a stage's .tflite file: per pixel computed channels of a buffer, then the halo's parts in order."""
 
     buffer: str
     """An output of an earlier stage, or the model's input."""
-    own: int
-    """The first so many of the node's own channels."""
+    computed: int
+    """The first so many of the channels that the node computes."""
     halo: tuple[HaloPart, ...]
 
 
@@ -194,8 +197,8 @@ class NodeStage:
     """In the bundle, with / between folders."""
     inputs: tuple[StageInput, ...]
     outputs: tuple[str, ...]
-    """Buffers (own channels) that a later stage, an exchange or the host reads. A buffer that is sent or that goes to
-    the host is called like its tensor."""
+    """Buffers (computed channels) that a later stage, an exchange or the host reads. A buffer that is sent or that goes
+    to the host is called like its tensor."""
     ops: tuple[int, ...]
     """Places in the node's `ops`."""
     buffers: tuple[str, ...]

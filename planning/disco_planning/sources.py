@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from disco_planning.layers import Layer
 
 ZOO_PREFIX = "zoo:"
+_SUB_ROWS = ("sub_rows", "sub_rows_pruned", "sub_rows_recomputed")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Network:
     name: str
     layers: tuple[Layer, ...]
     sparsities: Mapping[str, float] | None = None
-    """What the weights of each layer have that sends: only a bundle knows."""
+    """Of the sub-rows of each layer those for which nothing is sent: only a bundle knows."""
     nodes: int | None = None
     """For how many nodes it was cut (a bundle) or planned (an ONNX file with the pruner's plan)."""
     shares: tuple[float, ...] | None = None
@@ -85,7 +86,7 @@ def _zoo_network(name: str) -> Network:
 
 
 def _bundle(folder: Path) -> Network:
-    """The table of reference.tflite, the sub-rows that disco-export counted on its int8 weights, and the shares."""
+    """The table of reference.tflite, the sub-rows for which nothing is sent, as disco-export counted them; shares."""
     from disco_planning.tflite_table import read_tflite
 
     manifest = folder / "bundle.json"
@@ -94,12 +95,12 @@ def _bundle(folder: Path) -> Network:
     layers = read_tflite((folder / "reference.tflite").read_bytes(), str(folder / "reference.tflite"))
     try:
         document = json.loads(manifest.read_text(encoding="utf-8"))
-        counted = {op["name"]: (int(op["sub_rows"]), int(op["sub_rows_pruned"])) for op in document["ops"]}
+        counted = {op["name"]: [int(op[count]) for count in _SUB_ROWS] for op in document["ops"]}
         name, nodes = str(document["model"]["name"]), int(document["nodes"])
         shares = _shares([tensor["owners"] for tensor in document["tensors"]], nodes)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DiscoError(f"{manifest} is damaged ({error!r}): export the model again") from error
-    sparsities = {op: pruned / rows for op, (rows, pruned) in counted.items() if rows}
+    sparsities = {op: (pruned + recomputed) / rows for op, (rows, pruned, recomputed) in counted.items() if rows}
     return Network(name, layers, sparsities, nodes, shares, for_pruner=False)
 
 

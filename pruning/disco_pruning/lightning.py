@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disco_pruning.planning import Plan
-    from disco_pruning.selection import Score, Sparsity
+    from disco_pruning.selection import Ranking, Score, Sparsity
     from disco_pruning.tracing import ExampleInput
 
 
@@ -46,7 +46,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
         module: str = "",
         shares: Sequence[float] | None = None,
         score: Score = sub_row_norms,
-        rank_globally: bool = False,
+        rank_within: Ranking = "layer",
         checkpoints: str | Path | None = None,
     ) -> None:
         """Takes effect in `Trainer.fit`.
@@ -58,7 +58,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
             module: Name of the network within the LightningModule; by default all of it.
             shares: As for `plan`.
             score: As for `prune`.
-            rank_globally: As for `prune`.
+            rank_within: As for `prune`.
             checkpoints: Folder for a Trainer checkpoint at the end of each round, named as by `prune_in_rounds`:
                 `disco_90.0.ckpt` where 90 % were asked for.
         """
@@ -68,7 +68,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
         self._module = module
         self._shares = shares
         self._score = score
-        self._rank_globally = rank_globally
+        self._rank_within = rank_within
         self._checkpoints = None if checkpoints is None else Path(checkpoints)
         self._plan: Plan | None = None
         self._sparsity: Sparsity = 0.0
@@ -99,7 +99,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
                 "example_input=torch.zeros(1, channels, height, width)"
             )
         self._plan = make_plan(network, example, self._nodes, self._shares)
-        check_rounds(self._plan, self._rounds.values(), rank_globally=self._rank_globally)
+        check_rounds(self._plan, self._rounds.values(), rank_within=self._rank_within)
         if stage == "fit":
             self._check_epochs(trainer.max_epochs)
         attach_masks(self._plan)
@@ -120,7 +120,7 @@ class DiscoPruning(Callback):  # type: ignore[misc] # Any to mypy, see pyproject
         epoch = trainer.current_epoch
         self._sparsity = next((self._rounds[start] for start in reversed(self._rounds) if start <= epoch), 0.0)
         if epoch in self._rounds:
-            prune(self.plan, self._sparsity, self._score, rank_globally=self._rank_globally)
+            prune(self.plan, self._sparsity, self._score, rank_within=self._rank_within)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the sparsity; keep the network if the next epoch prunes it further."""

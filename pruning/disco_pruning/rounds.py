@@ -11,7 +11,7 @@ import torch
 from torch import distributed, nn
 
 from disco_pruning.masks import kept_sub_rows, off_diagonal, pruned_sub_rows, set_mask, sub_row_norms
-from disco_pruning.selection import Score, Sparsity, check_rounds, select
+from disco_pruning.selection import Ranking, Score, Sparsity, check_rounds, select
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from disco_pruning.planning import Plan
 
 
-def prune(plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_globally: bool = False) -> None:
+def prune(plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_within: Ranking = "layer") -> None:
     """Prune the planned network to a communication sparsity, and keep it so through training.
 
     What is pruned already stays so: rounds of rising sparsity give nested masks. With `torch.distributed`, call it on
@@ -30,13 +30,15 @@ def prune(plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_
         plan: The plan of the network.
         sparsity: 0 to 1: of every layer, or by layer name (0 for those not named; see `load_sparsity`).
         score: [in, nodes] worth of the sub-rows of a layer: L1 norm by default; `RandomScore(seed)`; any function.
-        rank_globally: Rank all layers against each other, by score per weight; `sparsity` is then the network's.
+        rank_within: Which sub-rows are ranked against each other: those of a "layer"; those of one "route" from node to
+            node, so that both directions of a link carry as much; or those of the "network", by score per weight, to
+            the sparsity of the whole.
 
     Raises:
         DiscoError: The sparsity is out of range, names a layer that cannot be pruned, or is lower than what is pruned
             already.
     """
-    keeps = select(plan, sparsity, score, rank_globally=rank_globally)
+    keeps = select(plan, sparsity, score, rank_within=rank_within)
     for layer, keep in zip(plan.prunable, keeps, strict=True):
         shared = keep.to(layer.weight.device, torch.uint8)
         if distributed.is_available() and distributed.is_initialized():
@@ -57,7 +59,7 @@ def prune_in_rounds(
     finetune: Callable[[nn.Module], None],
     score: Score = sub_row_norms,
     *,
-    rank_globally: bool = False,
+    rank_within: Ranking = "layer",
     checkpoints: str | Path | None = None,
 ) -> Iterator[float]:
     """Prune to each sparsity in turn and finetune after each; yields it when its round is done.
@@ -70,7 +72,7 @@ def prune_in_rounds(
         sparsities: Rising communication sparsities; a single one is one-shot pruning.
         finetune: Trains the network it is given.
         score: See `prune`.
-        rank_globally: See `prune`.
+        rank_within: See `prune`.
         checkpoints: Folder for the state dict of each round, named by `checkpoint_name`. Load one with
             `load_checkpoint`.
 
@@ -78,11 +80,11 @@ def prune_in_rounds(
         DiscoError: A round cannot be (see `prune`); said before the first of them.
     """
     checked = tuple(sparsities)
-    check_rounds(plan, checked, rank_globally=rank_globally)
+    check_rounds(plan, checked, rank_within=rank_within)
 
     def rounds() -> Iterator[float]:
         for sparsity in checked:
-            prune(plan, sparsity, score, rank_globally=rank_globally)
+            prune(plan, sparsity, score, rank_within=rank_within)
             finetune(model)
             if checkpoints is not None and _is_first_rank():
                 folder = Path(checkpoints)

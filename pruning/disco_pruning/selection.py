@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from disco_pruning.labels import REPLICATED
 from disco_pruning.masks import kept_sub_rows, off_diagonal, sub_row_kernels, sub_row_norms
 from disco_targets.errors import DiscoError
 
@@ -26,6 +27,14 @@ Score = Callable[["MixingLayer"], Tensor]
 """[in, nodes] the worth of every sub-row of a layer; the least go first."""
 Sparsity = float | Mapping[str, float]
 """One communication sparsity for all layers, or one by layer name (0 for those not named)."""
+Ranking = Literal["route", "layer", "network"]
+"""Which sub-rows are ranked against each other.
+
+layer: those of a layer, as in the paper.
+route: those from one node to another, within a layer. As many are pruned of a layer, but equally many of every route:
+    both directions of a link then carry as much, and neither node waits for the busier one.
+network: those of all layers, by their score per weight; the sparsity (one number) then holds for the network.
+"""
 
 
 class RandomScore:
@@ -40,7 +49,7 @@ class RandomScore:
 
 
 def select(
-    plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_globally: bool = False
+    plan: Plan, sparsity: Sparsity, score: Score = sub_row_norms, *, rank_within: Ranking = "layer"
 ) -> list[Tensor]:
     """Choose the sub-rows that stay.
 
@@ -48,8 +57,7 @@ def select(
         plan: What to prune; its layers are not changed.
         sparsity: Communication sparsity, 0 to 1, of all layers or by layer name.
         score: The worth of a sub-row.
-        rank_globally: Rank the sub-rows of all layers against each other, by their score per weight, so that
-            `sparsity` (one number) holds for the network and not for each layer.
+        rank_within: Which sub-rows are ranked against each other.
 
     Returns:
         For each layer of `plan.prunable`: [in, nodes] bool, False for what is pruned. What was pruned before stays so.
@@ -57,13 +65,22 @@ def select(
 
     Raises:
         DiscoError: The sparsity is out of range, names a layer that cannot be pruned, or is lower than what is pruned
-            already.
+            already; or there is no such ranking.
     """
-    scores = _scores(plan, score, rank_globally)
-    if not rank_globally:
-        wanted = _by_layer(plan, sparsity)
-        return [_keep(layer, scores[layer.name], wanted[layer.name]) for layer in plan.prunable]
-    return _keep_globally(plan, [scores[layer.name] for layer in plan.prunable], _of_network(sparsity))
+    _check_ranking(rank_within)
+    scores = _scores(plan, score, rank_within == "network")
+    if rank_within == "network":
+        return _keep_globally(plan, [scores[layer.name] for layer in plan.prunable], _of_network(sparsity))
+    wanted = _by_layer(plan, sparsity)
+    if rank_within == "route":
+        scores = {layer.name: _places(layer, scores[layer.name]) for layer in plan.prunable}
+    return [_keep(layer, scores[layer.name], wanted[layer.name]) for layer in plan.prunable]
+
+
+def _check_ranking(rank_within: Ranking) -> None:
+    if rank_within not in get_args(Ranking):
+        known = ", ".join(get_args(Ranking))
+        raise DiscoError(f"sub-rows cannot be ranked within {rank_within!r}: use one of {known}")
 
 
 def _scores(plan: Plan, score: Score, per_weight: bool) -> dict[str, Tensor]:
@@ -92,15 +109,17 @@ def _weights(layer: MixingLayer) -> Tensor:
     return sub_row_kernels(layer).double().cpu() * math.prod(layer.weight.shape[2:])
 
 
-def check_rounds(plan: Plan, sparsities: Iterable[Sparsity], *, rank_globally: bool = False) -> None:
+def check_rounds(plan: Plan, sparsities: Iterable[Sparsity], *, rank_within: Ranking = "layer") -> None:
     """Check all rounds, before the first takes its time.
 
     Raises:
-        DiscoError: A sparsity is out of range, names a layer that cannot be pruned, or is lower than one before.
+        DiscoError: A sparsity is out of range, names a layer that cannot be pruned, or is lower than one before; or
+            there is no such ranking.
     """
+    _check_ranking(rank_within)
     previous: dict[str, float] = {}
     for sparsity in sparsities:
-        wanted = {"the network": _of_network(sparsity)} if rank_globally else _by_layer(plan, sparsity)
+        wanted = {"the network": _of_network(sparsity)} if rank_within == "network" else _by_layer(plan, sparsity)
         for name, value in wanted.items():
             if value < previous.get(name, 0.0):
                 raise DiscoError(
@@ -146,6 +165,25 @@ def _keep(layer: MixingLayer, scores: Tensor, sparsity: float) -> Tensor:
     kept, candidates = kept_sub_rows(layer).cpu(), off_diagonal(layer).cpu()
     keep = _least_pruned(scores.flatten(), kept.flatten(), candidates.flatten(), sparsity, f" of layer '{layer.name}'")
     return keep.reshape(scores.shape)
+
+
+def _places(layer: MixingLayer, scores: Tensor) -> Tensor:
+    """[in, nodes] the order in which `layer` is pruned if all routes are to lose alike.
+
+    What stands for each sub-row is how far up its own route it is; those equally far up are ordered by their scores.
+    """
+    kept, candidates = kept_sub_rows(layer).cpu(), off_diagonal(layer).cpu()
+    senders = torch.tensor(layer.in_owners if layer.in_owners is not None else [REPLICATED] * len(scores))
+    worth = scores.masked_fill(~kept, -torch.inf)
+    share = torch.zeros_like(worth)
+    for sender in set(senders.tolist()):
+        for receiver in range(worth.shape[1]):
+            route = candidates[:, receiver] & (senders == sender)
+            ranked = torch.argsort(torch.argsort(worth[route, receiver], stable=True))
+            share[route, receiver] = (ranked.double() + 0.5) / max(1, len(ranked))
+    by_worth = torch.argsort(worth.flatten(), stable=True)
+    order = by_worth[torch.argsort(share.flatten()[by_worth], stable=True)]
+    return torch.argsort(order).reshape(worth.shape).double()
 
 
 def _keep_globally(plan: Plan, scores: list[Tensor], sparsity: float) -> list[Tensor]:

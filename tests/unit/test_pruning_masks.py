@@ -161,8 +161,8 @@ def test_a_lower_sparsity_than_before_is_refused(network):
         ((0.9, 0.5), {}, "prunes stages.0.conv1 to a communication sparsity of 0.5, a round before it to 0.9"),
         ((0.5, {"classifier": 0.9}), {}, "to a communication sparsity of 0, a round before it to 0.5"),
         (({"classifier": 0.5}, {"stem": 0.9}), {}, "'stem', which is never pruned"),
-        ((0.9, 0.5), {"rank_globally": True}, "prunes the network to a communication sparsity of 0.5"),
-        ((0.5, {"classifier": 0.9}), {"rank_globally": True}, "need one sparsity"),
+        ((0.9, 0.5), {"rank_within": "network"}, "prunes the network to a communication sparsity of 0.5"),
+        ((0.5, {"classifier": 0.9}), {"rank_within": "network"}, "need one sparsity"),
     ],
 )
 def test_rounds_that_cannot_be_are_refused_before_the_first(network, rounds, options, message):

@@ -22,6 +22,7 @@ from disco_pruning import (  # noqa: E402
     sub_row_norms,
 )
 from disco_pruning.masks import off_diagonal  # noqa: E402
+from disco_pruning.selection import select  # noqa: E402
 from disco_targets.errors import DiscoError  # noqa: E402
 
 
@@ -86,15 +87,15 @@ def test_a_score_of_another_shape_or_nan_is_refused(cut):
 def test_global_ranking_takes_the_least_weights_wherever_they_are(cut):
     with torch.no_grad():
         cut.layer("3").module.weight.mul_(1e-3)
-    prune(cut, 8 / 22, rank_globally=True)
+    prune(cut, 8 / 22, rank_within="network")
     assert [round(communication_sparsity(layer), 2) for layer in cut.prunable] == [0.0, 1.0, 0.0]
-    prune(cut, 0.9, rank_globally=True)
+    prune(cut, 0.9, rank_within="network")
     assert round(network_sparsity(cut) * 22) == 20
     assert communication_sparsity(cut.layer("3")) == 1.0
     with pytest.raises(DiscoError, match="20 of 22 sub-rows are pruned already"):
-        prune(cut, 0.5, rank_globally=True)
+        prune(cut, 0.5, rank_within="network")
     with pytest.raises(DiscoError, match="one sparsity"):
-        prune(cut, {"1": 0.5}, rank_globally=True)
+        prune(cut, {"1": 0.5}, rank_within="network")
 
 
 def test_global_ranking_compares_scores_per_weight(cut):
@@ -102,8 +103,41 @@ def test_global_ranking_compares_scores_per_weight(cut):
     with torch.no_grad():
         for index, layer in enumerate(cut.prunable):
             layer.module.weight.fill_(1.0 + 0.01 * index)
-    prune(cut, 8 / 22, rank_globally=True)
+    prune(cut, 8 / 22, rank_within="network")
     assert [communication_sparsity(layer) for layer in cut.prunable] == [1.0, 0.0, 0.0]
+
+
+def test_ranking_within_routes_prunes_every_direction_alike(cut):
+    """Node 0's channels weigh least: a layer's ranking prunes them alone, the routes' as many of node 1."""
+    with torch.no_grad():
+        cut.layer("1").module.weight[:, :4] *= 1e-3
+    per_layer, per_route = (select(cut, 0.5, rank_within=within)[0] for within in ("layer", "route"))
+    assert (~per_layer).sum(0).tolist() == [0, 4]
+    assert (~per_route).sum(0).tolist() == [2, 2]
+    of_route = sub_row_norms(cut.layer("1"))[:4, 1]
+    assert torch.equal(~per_route[:4, 1], of_route <= of_route.median())
+
+
+def test_ranking_within_routes_prunes_as_many_of_a_layer_and_nests(cut):
+    """5 of 8 sub-rows: the odd one is the least worth of what is next on either route; what is pruned stays so."""
+    pruned = torch.zeros_like(off_diagonal(cut.layer("1")))
+    for sparsity, counts in ((3 / 8, {1, 2}), (5 / 8, {2, 3}), (6 / 8, {3})):
+        prune(cut, sparsity, rank_within="route")
+        now = pruned_sub_rows(cut.layer("1"))
+        assert set(now.sum(0).tolist()) == counts
+        assert not (pruned & ~now).any()
+        pruned = now
+    with pytest.raises(DiscoError, match="within 'node': use one of route, layer, network"):
+        prune(cut, 0.9, rank_within="node")
+
+
+def test_unequal_routes_lose_in_proportion():
+    """Three nodes own 4, 2 and 2 channels: half of what each sends to each goes."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3))
+    cut = plan(model, torch.zeros(1, 3, 8, 8), 3, (2, 1, 1))
+    pruned = ~select(cut, 0.5, rank_within="route")[0]
+    sent_by = [pruned[:4].sum(0).tolist(), pruned[4:6].sum(0).tolist(), pruned[6:].sum(0).tolist()]
+    assert sent_by == [[0, 2, 2], [1, 0, 1], [1, 1, 0]]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ MANIFEST = Manifest(
     input="x",
     outputs=("c",),
     tensors=(TensorInfo("c", 1, (1, 2, 2, 3), 1.0, 0, (0, 0, 1)),),
-    ops=(OpInfo(0, "conv", "CONV_2D", ("x",), "c", 300, 0, 0, 0),),
+    ops=(OpInfo(0, "conv", "CONV_2D", ("x",), "c", 300, 0, 0, 0, 0),),
     exchanges=(),
     programs=(_program(0, (0, 1)), _program(1, (2,))),
 )

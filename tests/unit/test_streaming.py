@@ -68,7 +68,7 @@ def test_an_order_that_needs_more_memory_is_left() -> None:
 
 
 def _program(nodes: int) -> list[tuple[NodeKernels, tuple[int, ...]]]:
-    cut = partition(spread_out(_residual()), nodes)
+    cut = partition(spread_out(_residual()), nodes, recomputed_macs=0)
     programs = []
     for slice_ in cut.slices:
         ops = lower(cut, slice_)
@@ -93,7 +93,7 @@ def test_alone_nothing_is_joined_and_ops_run_whole() -> None:
 
 
 def test_what_joined_ops_use_is_in_use_during_all_of_them() -> None:
-    cut = partition(spread_out(_residual()), 2)
+    cut = partition(spread_out(_residual()), 2, recomputed_macs=0)
     for slice_ in cut.slices:
         places = plan_memory(cut, slice_, {"add_4": 64}, ((0, 1), (1, 2), (2, 3), (3, 5), (5, 6)))
         b, d, scratch = places.placements["b"], places.placements["d"], places.scratch["add_4"]
@@ -111,7 +111,7 @@ def _separable(nodes: int) -> list[Kernel]:
     window = g.Window((3, 3), (1, 1), padding=g.Padding(1, 1, 1, 1))
     depthwise = g.Op(1, "DEPTHWISE_CONV_2D", ("a",), "b", g.DepthwiseConv2D(window, filter_, 1, "NONE"))
     ops = (_conv("a", "x", 0, 16, 3), depthwise, _conv("c", "b", 2, 16, 16))
-    cut = partition(g.Graph(tensors, ops, "x", ("c",)), nodes)
+    cut = partition(g.Graph(tensors, ops, "x", ("c",)), nodes, recomputed_macs=0)
     slice_ = cut.slices[0]
     return list(choose_kernels(streamed(cut, slice_, lower(cut, slice_)), Limits("dsp", None, None), "size"))
 
@@ -138,7 +138,7 @@ def test_where_rows_stream_the_first_ones_count_twice() -> None:
 
 
 def test_rows_that_steps_wait_for() -> None:
-    cut = partition(spread_out(_residual()), 2)
+    cut = partition(spread_out(_residual()), 2, recomputed_macs=0)
     slice_ = cut.slices[0]
     c = lower(cut, slice_)[3]
     ((wait),) = halo_waits(cut, slice_, c, 1)

@@ -211,7 +211,7 @@ class Engine:
     def _stage(self, place: int, stage: Stage, deadline_s: float, account: _Account) -> None:
         clock = time.monotonic_ns
         start = clock()
-        self._program.scatter_own(stage)
+        self._program.scatter_computed(stage)
         before = clock()
         for awaited, goals in self._awaited[place]:
             self._mesh.wait(goals, awaited, deadline_s)
@@ -249,7 +249,7 @@ class Engine:
         send = self._link.send
         for index, output in enumerate(self._program.program.outputs):
             if output.channels:
-                stream = self._program.own_channels(output.tensor).tobytes()
+                stream = self._program.computed_channels(output.tensor).tobytes()
                 for part in protocol.OutputPart.split(index, stream, self._link.max_payload):
                     send(Opcode.OUTPUT, part.pack())
         accounts: tuple[tuple[Opcode, Any, list[Any]], ...] = (

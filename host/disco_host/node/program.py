@@ -147,36 +147,38 @@ class StagedProgram:
         gathers = []
         for buffer in stage.info.outputs:
             op = stage.info.ops[stage.info.buffers.index(buffer)]
-            own = {channel: place for place, channel in enumerate(self.program.ops[op].channels)}
+            places = {channel: place for place, channel in enumerate(self.program.ops[op].channels)}
             for place, send in enumerate(self.program.sends):
                 if send.tensor == buffer:
                     channels = self._channels(send.exchange, self.slice.node, send.receiver)
-                    copy = ChannelCopy(self._pixels(buffer), [own[channel] for channel in channels])
+                    copy = ChannelCopy(self._pixels(buffer), [places[channel] for channel in channels])
                     stream = self._stream(send.exchange, self.slice.node, send.receiver)
                     gathers.append(Gather(op, buffer, place, send.exchange, send.receiver, copy, stream))
         return gathers
 
     # ---- in a run. TFLite refuses to compute while anybody holds a view of its tensors: none leaves these methods.
 
-    def own_channels(self, buffer: str) -> Int8Array:
-        """What the node has computed (or was given) of a buffer: [pixels, own channels], not to be kept."""
+    def computed_channels(self, buffer: str) -> Int8Array:
+        """What the node has computed (or was given) of a buffer: [pixels, channels], not to be kept."""
         if buffer == self.slice.manifest.input:
             return self.input
         stage, place = self._sources[buffer]
         view = stage.model.output_view(place)
         return view.reshape(-1, view.shape[-1])
 
-    def scatter_own(self, stage: Stage) -> None:
-        """Copies what the node has itself into the inputs of a stage."""
+    def scatter_computed(self, stage: Stage) -> None:
+        """Copies what the node has computed into the inputs of a stage."""
         for place, info in enumerate(stage.info.inputs):
-            if info.own:
+            if info.computed:
                 view = stage.model.input_view(place)
-                view.reshape(-1, view.shape[-1])[:, : info.own] = self.own_channels(info.buffer)[:, : info.own]
+                view.reshape(-1, view.shape[-1])[:, : info.computed] = self.computed_channels(info.buffer)[
+                    :, : info.computed
+                ]
 
     def scatter_halo(self, stage: Stage) -> None:
         """Copies what has been received into the inputs of a stage."""
         for place, info in enumerate(stage.info.inputs):
-            first = info.own
+            first = info.computed
             for part in info.halo:
                 view = stage.model.input_view(place)
                 stream = self.received[part.exchange, part.sender]
@@ -185,4 +187,4 @@ class StagedProgram:
 
     def gather(self, gather: Gather) -> None:
         """Copies what is sent out of a stage's output."""
-        gather.copy(self.own_channels(gather.buffer), gather.stream)
+        gather.copy(self.computed_channels(gather.buffer), gather.stream)
