@@ -83,6 +83,7 @@ class ModelSource:
     outputs: str
     output_count: int
     exchange_count: int
+    step_count: int
     arena_bytes: int
     routes: tuple[CRoute, ...]
     bytes_sent: int
@@ -99,10 +100,16 @@ class ModelSource:
 
 
 def model_source(
-    partition: Partition, slice_: NodeSlice, program: NodeKernels, plan: MemoryPlan, target: str, provenance: Provenance
+    partition: Partition,
+    slice_: NodeSlice,
+    program: NodeKernels,
+    plan: MemoryPlan,
+    target: str,
+    provenance: Provenance,
+    steps: int = 0,
 ) -> ModelSource:
-    """The template context of one node."""
-    return _Lowering(partition, slice_, program, plan).source(target, provenance)
+    """The template context of one node, which records what so many steps compute."""
+    return _Lowering(partition, slice_, program, plan).source(target, provenance, steps)
 
 
 @dataclass
@@ -121,7 +128,7 @@ class _Lowering:
         self._kernels = KernelWriter()
         self._arrays: list[CArray] = []
 
-    def source(self, target: str, provenance: Provenance) -> ModelSource:
+    def source(self, target: str, provenance: Provenance, steps: int) -> ModelSource:
         links = self._links()
         joined = self._program.joined
         ops = tuple(self._op(op, kernel, place in joined) for place, (op, kernel) in enumerate(self._program))
@@ -150,6 +157,7 @@ class _Lowering:
             outputs=", ".join(self._output(name) for name in self._partition.graph.outputs),
             output_count=len(self._partition.graph.outputs),
             exchange_count=len(self._partition.exchanges),
+            step_count=steps,
             arena_bytes=max(self._plan.arena_bytes, 1),
             routes=tuple(self._routes()),
             bytes_sent=sum(size for (sender, _), size in sent.items() if sender == node),

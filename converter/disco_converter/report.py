@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from disco_converter.export import ExportResult
+from disco_converter.firmware import records_steps
 from disco_firmware.footprint import RUNTIME_FLASH_BYTES, ram_bytes
-from disco_firmware.manifest import Manifest, NodeOp, NodeProgram
+from disco_firmware.manifest import Manifest, NodeOp, NodeProgram, steps_of
 from disco_targets.board import Board
 from disco_targets.tables import report_table
 
@@ -74,7 +75,7 @@ def _program_summary(nodes: int, program: NodeProgram, board: Board) -> dict[str
         "macs_executed": sum(op.macs_executed for op in program.ops),
         "bytes_sent": {str(peer): _bytes_to(program, peer) for peer in range(nodes) if peer != program.node},
         "flash_bytes_at_most": flash_estimate(program) if on_board else None,
-        "ram_bytes_at_most": ram_estimate(nodes, program) if on_board else None,
+        "ram_bytes_at_most": ram_estimate(nodes, program, board) if on_board else None,
         "ops": [asdict(op) for op in program.ops],
     }
 
@@ -88,9 +89,10 @@ def flash_estimate(program: NodeProgram) -> int:
     return program.constant_bytes + RUNTIME_FLASH_BYTES
 
 
-def ram_estimate(nodes: int, program: NodeProgram) -> int:
+def ram_estimate(nodes: int, program: NodeProgram, board: Board) -> int:
     """Upper bound of a node's RAM before it is built."""
-    return ram_bytes(program.arena_bytes, len(program.ops), nodes)
+    steps = len(steps_of(program.ops)) if records_steps(board, nodes) else 0
+    return ram_bytes(program.arena_bytes, len(program.ops), nodes, steps)
 
 
 def _node_table(manifest: Manifest, program: NodeProgram, board: Board) -> Table:
@@ -180,7 +182,7 @@ def _totals(manifest: Manifest, nodes: int, program: NodeProgram, board: Board) 
         sent or "-",
         f"{program.arena_bytes:,} ({100 * (program.arena_bytes / max(program.arena_bound_bytes, 1) - 1):.1f} %)",
         _of(flash_estimate(program), board.flash_bytes),
-        _of(ram_estimate(nodes, program), board.ram_bytes),
+        _of(ram_estimate(nodes, program, board), board.ram_bytes),
     )
 
 

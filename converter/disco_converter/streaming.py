@@ -83,6 +83,14 @@ def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[
     return tuple(steps)
 
 
+def step_count(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> int:
+    """How many steps a run has, over all ops: manifest.steps_of ahead of the manifest."""
+    steps = row_steps(cut, slice_, program)
+    return sum(
+        (end - first) * -(-program.ops[first].layer.output.height // steps[first]) for first, end in program.together()
+    )
+
+
 def halo_waits(cut: Partition, slice_: NodeSlice, lowered: LoweredOp, step: int) -> tuple[HaloWait, ...]:
     """For each exchange that the op reads: how many of its rows must be there before each step."""
     numbers = {exchange.tensor: exchange.index for exchange in cut.exchanges}

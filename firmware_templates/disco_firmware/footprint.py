@@ -13,8 +13,11 @@ LINK_RAM_BYTES = 2816
 """One line to a peer: transmit window and frame buffer (1.5 KB), receive ring (1 KB), states of its routes."""
 RECORD_RAM_BYTES = 64
 """Stamps of one op."""
+STEP_RAM_BYTES = 4
+"""What one step computed."""
 
 
-def ram_bytes(arena_bytes: int, ops: int, nodes: int) -> int:
-    """Upper bound of a node's RAM: arena, stamps, lines to the peers, runtime."""
-    return arena_bytes + ops * RECORD_RAM_BYTES + (nodes - 1) * LINK_RAM_BYTES + RUNTIME_RAM_BYTES
+def ram_bytes(arena_bytes: int, ops: int, nodes: int, steps: int = 0) -> int:
+    """Upper bound of a node's RAM: arena, stamps (of steps where they are recorded), lines to the peers, runtime."""
+    records = ops * RECORD_RAM_BYTES + steps * STEP_RAM_BYTES
+    return arena_bytes + records + (nodes - 1) * LINK_RAM_BYTES + RUNTIME_RAM_BYTES

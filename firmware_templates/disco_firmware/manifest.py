@@ -130,6 +130,35 @@ class NodeOp:
     """Each of its steps is computed right after the same step of the op before."""
     waits: tuple[HaloWait, ...]
 
+    @property
+    def height(self) -> int:
+        """Rows of the output."""
+        return self.output_shape[1] if len(self.output_shape) > 2 else 1
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows of an op that a node computes between two looks at the links."""
+
+    op: int
+    """Its place in the program."""
+    number: int
+    """Among the op's."""
+    row: int
+    """The first."""
+    rows: int
+
+
+def steps_of(ops: Sequence[NodeOp]) -> tuple[Step, ...]:
+    """All steps of a node's program in the order in which it computes them: executor.c."""
+    return tuple(
+        Step(place, number, row, min(ops[first].row_step, height - row))
+        for first, end in runs_of_ops([op.joined for op in ops])
+        for height in [ops[first].height]
+        for number, row in enumerate(range(0, height, ops[first].row_step))
+        for place in range(first, end)
+    )
+
 
 def runs_of_ops(joined: Sequence[bool]) -> tuple[tuple[int, int], ...]:
     """(first, end) of the ops that are computed together, each alone where nothing is joined to it; `joined` by op."""

@@ -11,8 +11,8 @@ import struct
 from dataclasses import astuple, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
-PROTOCOL_VERSION = 3
-MODEL_ABI = 3
+PROTOCOL_VERSION = 4
+MODEL_ABI = 4
 ADDRESS_HOST = 0xFE
 ADDRESS_ANY = 0xFF
 FRAME_HEADER_BYTES = 7
@@ -48,6 +48,7 @@ class Opcode(enum.IntEnum):
     ROUTES = 0x32
     DONE = 0x33
     STAGES = 0x34
+    STEPS = 0x35
     ERROR = 0x3F
     PEER_HELLO = 0x40
     CREDIT = 0x41
@@ -275,6 +276,15 @@ class RouteRecord(_Fixed):
 
 
 @dataclass(frozen=True)
+class StepRecord(_Fixed):
+    """One step of an op of a run (see manifest.steps_of), on a node whose program records them."""
+
+    compute: int
+    """Ticks of the node's unit, 2**32 - 1 where they were more."""
+    layout = _struct("I")
+
+
+@dataclass(frozen=True)
 class StageRecord(_Fixed):
     """One stage of a run on a node that runs stages, in ticks of its unit.
 
@@ -414,3 +424,9 @@ class StageRecords(_Records[StageRecord]):
     """Node to host: the records of some stages."""
 
     kind = StageRecord
+
+
+class StepRecords(_Records[StepRecord]):
+    """Node to host: the records of some steps."""
+
+    kind = StepRecord

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from disco_firmware.manifest import steps_of
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         RouteRecords,
         StageRecord,
         StageRecords,
+        StepRecord,
+        StepRecords,
     )
 
 
@@ -37,6 +40,8 @@ class NodeCapture:
     """The most of its stack that was in use since the node started; 0 where unknown."""
     stages: tuple[StageRecord, ...] = ()
     """By stage of its program, where the node runs stages."""
+    steps: tuple[int, ...] = ()
+    """What each step computed, in the order of manifest.steps_of, where the node records it."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class Collector:
     _ops: list[OpRecord] = field(default_factory=list)
     _routes: list[RouteRecord] = field(default_factory=list)
     _stages: list[StageRecord] = field(default_factory=list)
+    _steps: list[StepRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._outputs = [bytearray() for _ in self.program.outputs]
@@ -95,6 +101,10 @@ class Collector:
         """Takes stage records."""
         self._keep("stage records", message, self._stages, len(self.program.stages))
 
+    def steps(self, message: StepRecords) -> None:
+        """Takes step records."""
+        self._keep("step records", message, self._steps, len(steps_of(self.program.ops)))
+
     def finish(self, message: Done) -> NodeCapture:
         """Takes DONE, the last message; everything must be there by then."""
         self._in_step("DONE", message.inference, 0, 0)
@@ -104,6 +114,8 @@ class Collector:
         self._complete("route records", len(self._routes), len(self.program.sends))
         if self._stages:
             self._complete("stage records", len(self._stages), len(self.program.stages))
+        if self._steps:
+            self._complete("step records", len(self._steps), len(steps_of(self.program.ops)))
         for send, route in zip(self.program.sends, self._routes, strict=True):
             what = f"bytes to node {send.receiver} in exchange {send.exchange}"
             self._complete(what, route.payload_bytes, send.bytes)
@@ -116,6 +128,7 @@ class Collector:
             tuple(self._routes),
             message.stack_used_bytes,
             tuple(self._stages),
+            tuple(record.compute for record in self._steps),
         )
 
     def _output_bytes(self, output: int) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from statistics import median
 from typing import TYPE_CHECKING
 
+from disco_firmware.manifest import REPLICATED
 from disco_host.results import LinkResult, Memory, NodeResult, OpResult, StageResult
 from disco_host.stats import summarise
 
@@ -68,7 +70,7 @@ def _node_result(
             OpResult(
                 name=op.name,
                 kind=op.kind,
-                macs_dense=dense_macs(manifest, op),
+                macs_dense=dense_macs(manifest, fact.node, op),
                 macs_executed=op.macs_executed,
                 compute=summarise([capture.ops[place].compute for capture in captures]),
                 wait=summarise([capture.ops[place].wait for capture in captures]),
@@ -79,6 +81,7 @@ def _node_result(
         ),
         memory=_memory(fact, captures[-1], image) if image is not None else None,
         stages=_stages(manifest, captures),
+        steps=tuple(median(step) for step in zip(*(capture.steps for capture in captures), strict=True)),
     )
 
 
@@ -96,15 +99,16 @@ def _stages(manifest: Manifest, captures: Sequence[NodeCapture]) -> tuple[StageR
     )
 
 
-def dense_macs(manifest: Manifest, op: NodeOp) -> int:
+def dense_macs(manifest: Manifest, node: int, op: NodeOp) -> int:
     """The node's share of the op's dense MACs: all input channels, its own output channels.
 
     0 for ops that the exporter added (gathers): the whole model does not have them.
     """
     for info in manifest.ops:
         if info.name == op.name:
-            channels = manifest.tensor(info.output).shape[-1]
-            return math.ceil(info.macs_dense * len(op.channels) / channels)
+            tensor = manifest.tensor(info.output)
+            owned = [c for c in op.channels if tensor.owners == REPLICATED or tensor.owners[c] == node]
+            return math.ceil(info.macs_dense * len(owned) / tensor.shape[-1])
     return 0
 
 

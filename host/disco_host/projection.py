@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from disco_host.results import RunResult
 
 
+EVENLY = "an op's count is spread evenly over its rows"
+"""Assumed where what each step computes was not recorded."""
+
+
 @dataclass(frozen=True)
 class NodeProjection:
     """One node, projected; ms."""
@@ -103,7 +107,8 @@ def project(manifest: Manifest, result: RunResult, model: ProjectionModel, file:
 
     Args:
         manifest: Of the bundle that ran.
-        result: Its counts: the medians of what the ops computed are used, nothing else.
+        result: Its counts: the medians of what the steps of the ops computed are used (of the ops, where steps were
+            not recorded), nothing else.
         model: For as many nodes.
         file: Where the model was read, for the report.
 
@@ -163,7 +168,7 @@ def _assumptions(result: RunResult, model: ProjectionModel) -> tuple[str, ...]:
     return (
         *texts,
         *(f"link {link.link.ends[0]} - {link.link.ends[1]}: {link.text}" for link in model.links),
-        "an op's count is spread evenly over its rows",
+        *(() if all(node.steps for node in result.nodes) else (EVENLY,)),
         "all nodes start at once, with their inputs; no frame is lost",
         "the line takes and gives bytes without the processor (DMA), a window of frames ahead",
     )

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disco_firmware.framing import WIRE_OVERHEAD_BYTES
-from disco_firmware.manifest import runs_of_ops
+from disco_firmware.manifest import runs_of_ops, steps_of
 from disco_firmware.protocol import LINK_EAGER, LINK_WINDOW, MAX_PAYLOAD, Channels, Credit
 from disco_planning.replay_graph import Arrival, Graph, Part, Protocol, Stream, Task
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
-    from disco_firmware.manifest import Manifest, NodeOp, NodeSend
+    from disco_firmware.manifest import Manifest, NodeOp, NodeSend, Step
     from disco_host.projection_file import NodeModel, ProjectionModel
     from disco_host.results import NodeResult, RunResult
 
@@ -74,13 +74,15 @@ class GraphBuilder:
         tasks: list[Task] = []
         for step in schedule.steps:
             op, counts = program.ops[step.op], self.result.nodes[node]
-            seconds = _seconds(counts.ops[step.op].compute.median, counts, board)
+            count = counts.ops[step.op].compute.median * step.rows / op.height
+            if counts.steps:
+                count = counts.steps[len(tasks)]
             needs = self._needs(node, op, step.number)
             received = sum(need.bytes - seen[need.stream] for need in needs)
             seen.update({need.stream: need.bytes for need in needs})
-            seconds = seconds * step.rows / _height(op.output_shape) + self._protocol(
-                node, step, link_bytes[len(tasks)] + received
-            )
+            looks = schedule.looks(step)
+            protocol = self._protocol(node, looks, link_bytes[len(tasks)] + received)
+            seconds = _seconds(count, counts, board) + protocol
             tasks.append(Task(schedule.label(step.op), seconds, needs, self._handed_over(node, len(tasks))))
         received_streams = [index for index, (_, send) in enumerate(self._sends) if send.receiver == node]
         needs = tuple(Arrival(index, self._sends[index][1].bytes) for index in received_streams)
@@ -110,46 +112,31 @@ class GraphBuilder:
                     sent[task] += size
         return sent
 
-    def _protocol(self, node: int, step: Step, data_bytes: int) -> float:
+    def _protocol(self, node: int, looks: int, data_bytes: int) -> float:
         """Seconds of the looks at the links, and of the frames that the step sends and needs, as if all were full."""
         board = self.model.nodes[node]
         wire = data_bytes * (1 + PROTOCOL.overhead_bytes / PROTOCOL.data_bytes)
-        seconds = (board.cycles_per_look * step.looks + board.cycles_per_link_byte * wire) / board.clock_hz
+        seconds = (board.cycles_per_look * looks + board.cycles_per_link_byte * wire) / board.clock_hz
         self.protocol_s[node] += seconds
         return seconds
 
 
-@dataclass(frozen=True)
-class Step:
-    """Rows of one op that a node computes at once."""
-
-    op: int
-    number: int
-    """In the op."""
-    rows: int
-    looks: int
-    """At the links: one after every step, and one before the first where the node then gives leave to send. Ops that
-    are computed together share them."""
-
-
 class Schedule:
-    """In which order a node computes its steps: executor.c."""
+    """In which order a node computes its steps, and when it looks at the links: executor.c."""
 
     def __init__(self, ops: tuple[NodeOp, ...], opening: Set[int] = frozenset()) -> None:
         self._ops = ops
         self._together = runs_of_ops([op.joined for op in ops])
-        self.steps = tuple(
-            Step(
-                place,
-                number,
-                min(ops[first].row_step, height - row),
-                (place == end - 1) + (place == first and row == 0 and not opening.isdisjoint(range(first, end))),
-            )
-            for first, end in self._together
-            for height in [_height(ops[first].output_shape)]
-            for number, row in enumerate(range(0, height, ops[first].row_step))
-            for place in range(first, end)
-        )
+        self._opening = opening
+        self.steps = steps_of(ops)
+
+    def looks(self, step: Step) -> int:
+        """At the links: one after every step, and one before the first where the node then gives leave to send. Ops
+        that are computed together share them.
+        """
+        first, end = self._ends(step.op)
+        opens = step.op == first and step.row == 0 and not self._opening.isdisjoint(range(first, end))
+        return (step.op == end - 1) + opens
 
     def tasks_of(self, op: int) -> list[tuple[int, int]]:
         """(task, rows) of each of its steps."""

@@ -89,6 +89,8 @@ class NodeResult:
     stages: tuple[StageResult, ...] = ()
     """Empty where the node runs op by op. Where it runs stages, the op with most MACs of each stands for the stage in
     `ops`."""
+    steps: tuple[float, ...] = ()
+    """Medians of what each step computed, in the order of manifest.steps_of. Empty where they are not recorded."""
 
 
 @dataclass(frozen=True)

@@ -173,6 +173,8 @@ class Session:
                 collector.routes(protocol.RouteRecords.unpack(message.payload))
             elif message.opcode == Opcode.STAGES:
                 collector.stages(protocol.StageRecords.unpack(message.payload))
+            elif message.opcode == Opcode.STEPS:
+                collector.steps(protocol.StepRecords.unpack(message.payload))
             else:
                 self._expect(end, message, Opcode.DONE)
                 captures[end.node] = collector.finish(protocol.Done.unpack(message.payload))

@@ -11,7 +11,8 @@ import pytest
 from helpers import c_build
 from helpers.rig_build import build_library, build_mesh
 from helpers.rig_line import Node, Result, connect_all, run_all, start_mesh
-from helpers.rig_network import OPS, Int8, Network, random_input
+from helpers.rig_model import STEPS
+from helpers.rig_network import HEIGHT, OPS, Int8, Network, random_input
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +60,17 @@ def test_equals_the_whole_network(count: int, tmp_path: Path, library: Path) -> 
         for result in results:
             assert result.done.start <= result.ops[0].start
             assert result.ops[-1].end <= result.done.end
+
+
+def test_steps_are_recorded_as_far_as_there_is_room(tmp_path: Path, library: Path) -> None:
+    network = Network(2)
+    with start_mesh(build_mesh(network, tmp_path, library)) as nodes:
+        connect_all(nodes, session=7)
+        for results in check_runs(network, nodes, range(1, 4)):
+            for result in results:
+                assert len(result.steps) == STEPS
+                ticks = [step.compute for step in result.steps]
+                assert sum(ticks[:HEIGHT]) == result.ops[0].compute  # a step for each row
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

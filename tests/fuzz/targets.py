@@ -143,6 +143,7 @@ _MESSAGES: tuple[Any, ...] = (
     protocol.OpRecords,
     protocol.RouteRecords,
     protocol.StageRecords,
+    protocol.StepRecords,
 )
 
 
@@ -161,13 +162,14 @@ def collector(data: bytes) -> None:
     """What a node sends of a run: refused by DiscoError, and never more of it kept than a run has."""
     outputs = (SimpleNamespace(tensor="y", channels=(0, 1)), SimpleNamespace(tensor="y", channels=()))
     sends = (SimpleNamespace(receiver=0, exchange=0, bytes=6),)
-    program = SimpleNamespace(node=NODE, outputs=outputs, ops=(1, 2, 3), sends=sends, stages=(1, 2))
+    op = SimpleNamespace(height=1, row_step=1, joined=False)
+    program = SimpleNamespace(node=NODE, outputs=outputs, ops=(op, op, op), sends=sends, stages=(1, 2))
     manifest = SimpleNamespace(tensor=lambda _: SimpleNamespace(shape=(1, 2, 3, 4)))
     collected = Collector(cast(Any, manifest), cast(Any, program), 1)
     draw = Draw(data)
     with _expecting(DiscoError, MessageError):
         while draw:
-            action = draw.below(5)
+            action = draw.below(6)
             if action == 0:
                 collected.output(protocol.OutputPart(draw.below(3), draw.below(20), draw.chunk()))
             elif action == 1:
@@ -181,6 +183,9 @@ def collector(data: bytes) -> None:
             elif action == 3:
                 stages = (_zeros(protocol.StageRecord),) * draw.below(3)
                 collected.stages(protocol.StageRecords(1, draw.below(4), stages))
+            elif action == 4:
+                steps = (_zeros(protocol.StepRecord),) * draw.below(4)
+                collected.steps(protocol.StepRecords(1, draw.below(5), steps))
             else:
                 collected.finish(protocol.Done.unpack(draw.bytes(protocol.Done.layout.size)))
             assert len(collected._ops) <= len(program.ops)

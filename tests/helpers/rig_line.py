@@ -132,6 +132,7 @@ class Result:
     outputs: dict[int, npt.NDArray[np.int8]]
     ops: list[protocol.OpRecord]
     routes: list[protocol.RouteRecord]
+    steps: list[protocol.StepRecord]
     done: protocol.Done
 
 
@@ -140,6 +141,7 @@ def parse_result(messages: Sequence[tuple[int, bytes]]) -> Result:
     streams: dict[int, bytes] = {}
     ops: list[protocol.OpRecord] = []
     routes: list[protocol.RouteRecord] = []
+    steps: list[protocol.StepRecord] = []
     for opcode, payload in messages[:-1]:
         if opcode == Opcode.OUTPUT:
             part = protocol.OutputPart.unpack(payload)
@@ -149,12 +151,13 @@ def parse_result(messages: Sequence[tuple[int, bytes]]) -> Result:
             table, record, size = {
                 Opcode.OPS: (ops, protocol.OpRecord, protocol.OP_RECORD_BYTES),
                 Opcode.ROUTES: (routes, protocol.RouteRecord, protocol.ROUTE_RECORD_BYTES),
+                Opcode.STEPS: (steps, protocol.StepRecord, 4),
             }[Opcode(opcode)]
             _, first, count = struct.unpack_from("<IHH", payload)
             assert (first, len(payload)) == (len(table), 8 + count * size)
             table += [record.unpack(payload[8 + i * size : 8 + (i + 1) * size]) for i in range(count)]
     outputs = {index: np.frombuffer(data, np.int8) for index, data in streams.items()}
-    return Result(outputs, ops, routes, protocol.Done.unpack(messages[-1][1]))
+    return Result(outputs, ops, routes, steps, protocol.Done.unpack(messages[-1][1]))
 
 
 @dataclass

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from disco_firmware.protocol import MODEL_ABI
+
 BUNDLE_ID = bytes(range(1, 17))
+STEPS = 12
+"""Room for so many step records: fewer than a run has."""
 
 
 @dataclass
@@ -47,7 +51,7 @@ class ModelSource:
     node: int = 0
     node_count: int = 1
     exchange_count: int = 0
-    abi: int = 3
+    abi: int = MODEL_ABI
     bundle_id: bytes = BUNDLE_ID
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[tuple[str, list[tuple[int, int]], int, str]] = field(default_factory=list)
@@ -87,6 +91,7 @@ class ModelSource:
         lines += [
             f"static int8_t arena[{self.arena_bytes}] __attribute__((aligned(16)));",
             f"static disco_op_record_t op_records[{len(self.ops)}];",
+            f"static uint32_t step_ticks[{STEPS}];",
             f"static disco_send_state_t send_states[{len(self.sends) + 1}];",
             f"static disco_receive_state_t receive_states[{len(self.receives) + 1}];",
             f"static disco_link_t peer_links[{max(1, self.node_count - 1)}];",
@@ -101,7 +106,8 @@ class ModelSource:
             f"    .send_count = {len(self.sends)}, .receive_count = {len(self.receives)},",
             f"    .input_count = {len(self.inputs)}, .output_count = {len(self.outputs)},",
             f"    .exchange_count = {self.exchange_count}, .arena_bytes = {self.arena_bytes},",
-            "    .arena = arena, .op_records = op_records, .send_states = send_states,",
+            f"    .arena = arena, .op_records = op_records, .step_ticks = step_ticks, .step_count = {STEPS},",
+            "    .send_states = send_states,",
             "    .receive_states = receive_states, .peer_links = peer_links};",
         ]
         return "\n".join(lines) + "\n"

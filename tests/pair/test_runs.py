@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from disco_converter.export import ExportConfig, export
+from disco_firmware.manifest import steps_of
 from disco_firmware.project import STACK_BYTES
 from disco_host.config import CYCLES_ESTIMATE, RunConfig
 from disco_host.lines import direct_line
@@ -90,6 +91,17 @@ def test_instruction_counts_repeat(make_bundle: BundleMaker) -> None:
     for one, two in zip(first.nodes, second.nodes, strict=True):
         difference = abs(one.compute.median - two.compute.median)
         assert difference <= 1e-4 * one.compute.median  # +-0.01 %
+
+
+def test_the_steps_of_an_op_add_up_to_it(make_bundle: BundleMaker) -> None:
+    outcome = _run(make_bundle(2, "qemu-mps2-an386"), "emulated", 1)
+    capture = outcome.captures[-1]
+    for program, node in zip(outcome.bundle.manifest.programs, capture.nodes, strict=True):
+        sums = [0] * len(program.ops)
+        for step, count in zip(steps_of(program.ops), node.steps, strict=True):
+            sums[step.op] += count
+        assert sums == [op.compute for op in node.ops]
+        assert len(node.steps) > 2 * len(sums)
 
 
 def test_the_stack_of_a_board_is_measured(make_bundle: BundleMaker) -> None:
@@ -212,9 +224,20 @@ def test_an_output_of_which_a_node_has_nothing(tmp_path: Path) -> None:
     assert run(config).result.bit_exact
 
 
-@pytest.mark.parametrize(("last", "target"), [("ADD", "qemu-mps2-an386"), ("MUL", "qemu-mps2-an386"), ("MUL", "posix")])
+@pytest.mark.parametrize(
+    ("last", "target"),
+    [
+        ("ADD", "qemu-mps2-an386"),
+        ("MUL", "qemu-mps2-an386"),
+        ("MUL", "posix"),
+        ("ADD", "linux"),
+        ("ADD", "qemu-mps3-an547"),
+    ],
+)
 def test_two_convolutions_element_by_element(tmp_path: Path, last: str, target: str) -> None:
+    """The second convolution reads what each node recomputes of the first, the ADD or MUL only its own channels."""
     (tmp_path / "tiny.tflite").write_bytes(tiny_model(8, (7,), last))
     bundle = export(ExportConfig(tmp_path / "tiny.tflite", 2, (target,), tmp_path / "bundle")).bundle
-    boards = "posix" if target == "posix" else "emulated"
+    assert bundle.manifest.exchanges == ()
+    boards = target if target in ("posix", "linux") else "emulated"
     assert run(RunConfig(bundle=bundle.path, boards=boards, check_tensors=True)).result.bit_exact

@@ -12,14 +12,16 @@ from disco_host.capture import Collector
 from disco_targets.errors import DiscoError
 
 
-@pytest.mark.parametrize("kind", ["ops", "routes", "stages"])
+@pytest.mark.parametrize("kind", ["ops", "routes", "stages", "steps"])
 def test_no_more_records_are_kept_than_a_run_has(kind: str) -> None:
-    program = SimpleNamespace(node=0, outputs=(), ops=(1, 2), sends=(1, 2), stages=(1, 2))
+    op = SimpleNamespace(height=1, row_step=1, joined=False)
+    program = SimpleNamespace(node=0, outputs=(), ops=(op, op), sends=(1, 2), stages=(1, 2))
     collector = Collector(cast(Any, None), cast(Any, program), 1)
     message, record = {
         "ops": (protocol.OpRecords, protocol.OpRecord),
         "routes": (protocol.RouteRecords, protocol.RouteRecord),
         "stages": (protocol.StageRecords, protocol.StageRecord),
+        "steps": (protocol.StepRecords, protocol.StepRecord),
     }[kind]
     zeros: Any = record.unpack(bytes(record.layout.size))
     take = getattr(collector, kind)

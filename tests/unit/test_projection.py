@@ -97,11 +97,22 @@ def test_graph_of_a_run(tmp_path: Path) -> None:
     assert stream.parts == tuple(Part(10, row) for row in range(ROWS))
 
 
+def test_what_each_step_counted_is_replayed(tmp_path: Path) -> None:
+    recorded = tuple(float(count) for count in range(100, 1300, 100))  # of 12 steps
+    result = _result()
+    result = replace(result, nodes=tuple(replace(node, steps=recorded) for node in result.nodes))
+    graph = GraphBuilder(MANIFEST, result, _model(tmp_path)).graph()
+    assert [task.seconds for task in graph.nodes[0][:-1]] == pytest.approx([count * 2e-7 for count in recorded])
+    evenly = "an op's count is spread evenly over its rows"
+    assert evenly in _project(tmp_path).projection.assumptions
+    assert evenly not in _project(tmp_path, result=result).projection.assumptions
+
+
 def test_joined_ops_are_one_turn() -> None:
     schedule = Schedule(MANIFEST.programs[0].ops, {0})
     assert [(step.op, step.number) for step in schedule.steps[4:8]] == [(1, 0), (2, 0), (1, 1), (2, 1)]
     assert (schedule.first_task(2), schedule.task_after(1), schedule.first_task(0)) == (4, 12, 0)
-    assert [step.looks for step in schedule.steps] == [2, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1]
+    assert [schedule.looks(step) for step in schedule.steps] == [2, 1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1]
 
 
 def test_links_that_take_no_time_leave_the_computation(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from disco_firmware.protocol import (
     RouteRecords,
     Run,
     Status,
+    StepRecord,
+    StepRecords,
     Unit,
     Welcome,
 )
@@ -82,12 +84,12 @@ WELCOME_VALUES = (*WELCOME_NUMBERS, bytes(range(16)), b"board", b"core")
 WELCOME = Welcome(*WELCOME_VALUES[:-2], "qemu-mps2-an386", "cortex-m4")  # type: ignore[arg-type]
 
 MESSAGES: list[tuple[Any, str]] = [
-    (Hello(9), "0300 09 00"),
+    (Hello(9), "0400 09 00"),
     (Connect(1000), "e8030000"),
     (Run(3, 2000, 1), "03000000 d0070000 01000000"),
     (Done(3, 400, 1, 2**40), "03000000 90010000 0100000000000000 0000000000010000"),
     (ErrorReport(3, 7, 0xFFFF, 1, 12, 500), "0300 0700 ffff 01 00 0c000000 f4010000"),
-    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0300"),
+    (PeerHello(bytes(16), 1, 2), "00" * 16 + "01 02 0400"),
     (Credit(4, 5), "04000000 0500"),
     (OpRecord(1, 2, 3, 4, 5, 6), "".join(f"{n:02x}" + "00" * 7 for n in range(1, 6)) + "06000000 00000000"),
     (RouteRecord(1, 2, 3, 4, 5), "01" + "00" * 7 + "02" + "00" * 7 + "03000000 04000000 05000000 00000000"),
@@ -122,7 +124,7 @@ def test_another_size_is_refused_by_name(kind: Any) -> None:
             kind.unpack(bytes(size))
 
 
-@pytest.mark.parametrize("kind", [InputPart, OutputPart, Channels, OpRecords, RouteRecords])
+@pytest.mark.parametrize("kind", [InputPart, OutputPart, Channels, OpRecords, RouteRecords, StepRecords])
 def test_shorter_than_its_header_is_refused(kind: Any) -> None:
     with pytest.raises(MessageError, match="shorter than its header"):
         kind.unpack(bytes(3))
@@ -135,7 +137,8 @@ def test_channels_carry_the_lowest_bits() -> None:
 def test_records_come_in_tables() -> None:
     ops = OpRecords(7, 2, (OpRecord(1, 2, 3, 4, 5, 6), OpRecord(7, 8, 9, 10, 11, 12)))
     routes = RouteRecords(7, 0, (RouteRecord(1, 2, 3, 4, 5),))
-    for table in (ops, routes):
+    steps = StepRecords(7, 1, (StepRecord(1), StepRecord(2**32 - 1)))
+    for table in (ops, routes, steps):
         assert table.pack()[:8] == bytes([7, 0, 0, 0, table.first, 0, len(table.records), 0])
         assert type(table).unpack(table.pack()) == table
         with pytest.raises(MessageError, match="records"):

@@ -114,10 +114,15 @@ static disco_status_t await_input(disco_executor_t *executor, const disco_op_t *
     return status;
 }
 
-static void compute_rows(const disco_executor_t *executor, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
+static void compute_rows(disco_executor_t *executor, const disco_op_t *op, uint16_t row_begin, uint16_t row_end) {
+    const disco_model_t *model = executor->model;
     const uint64_t before = disco_port_task_ticks();
-    disco_dispatch(executor->model, op, row_begin, row_end);
-    executor->model->op_records[executor->op].compute += disco_port_task_ticks() - before;
+    disco_dispatch(model, op, row_begin, row_end);
+    const uint64_t ticks = disco_port_task_ticks() - before;
+    model->op_records[executor->op].compute += ticks;
+    if (executor->step < model->step_count) {
+        model->step_ticks[executor->step++] = ticks < UINT32_MAX ? (uint32_t)ticks : UINT32_MAX;
+    }
 }
 
 /* Non-blocking work on the links after a computation. */
@@ -225,6 +230,7 @@ disco_status_t disco_executor_run(disco_executor_t *executor, uint32_t inference
     executor->inference = inference;
     executor->deadline_ms = deadline_ms;
     executor->flags = flags;
+    executor->step = 0;
     executor->start = disco_port_ticks();
     disco_exchange_begin(executor);
     disco_status_t status = DISCO_OK;

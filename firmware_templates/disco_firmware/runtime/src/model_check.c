@@ -15,8 +15,9 @@ static bool frame_is_sound(const disco_model_t *model) {
     const bool nodes =
         model->node_count >= 1 && model->node_count <= DISCO_MAX_PEERS + 1 && model->node < model->node_count;
     const bool links = model->node_count == 1 || model->peer_links != NULL;
-    const bool ops =
-        model->op_count < DISCO_NONE && (model->op_count == 0 || (model->ops != NULL && model->op_records != NULL));
+    const bool ops = model->op_count < DISCO_NONE &&
+                     (model->op_count == 0 || (model->ops != NULL && model->op_records != NULL)) &&
+                     (model->step_count == 0 || model->step_ticks != NULL);
     const bool sends = model->send_count == 0 || (model->sends != NULL && model->send_states != NULL);
     const bool receives = model->receive_count == 0 || (model->receives != NULL && model->receive_states != NULL);
     return model->abi == DISCO_MODEL_ABI && nodes && links && ops && sends && receives && model->arena != NULL;

@@ -81,6 +81,10 @@ static void put_route_record(const disco_node_t *node, uint16_t index, uint8_t *
     disco_put_u32(at + 28, 0);
 }
 
+static void put_step(const disco_node_t *node, uint16_t index, uint8_t *at) {
+    disco_put_u32(at, node->model->step_ticks[index]);
+}
+
 /* Sends `count` records of `size` bytes, as many in a message as fit. */
 static disco_status_t report_records(disco_node_t *node, uint8_t opcode, uint16_t count, uint16_t size,
                                      put_record_t put) {
@@ -131,6 +135,9 @@ disco_status_t disco_node_report(disco_node_t *node) {
     }
     if (status == DISCO_OK) {
         status = report_records(node, DISCO_MSG_ROUTES, model->send_count, DISCO_ROUTE_RECORD_BYTES, put_route_record);
+    }
+    if (status == DISCO_OK) {
+        status = report_records(node, DISCO_MSG_STEPS, model->step_count, sizeof(uint32_t), put_step);
     }
     return status == DISCO_OK ? report_done(node) : status;
 }

@@ -49,6 +49,7 @@ typedef struct {
     disco_peer_state_t peers[DISCO_MAX_PEERS + 1];
     uint32_t inference;    /* number of the current run, from the host; 0 before the first */
     uint16_t op;           /* being run; DISCO_NONE outside of ops */
+    uint16_t step;         /* of all ops, the next to be recorded */
     uint16_t opened;       /* exchanges 0..opened-1 of this run may come in */
     uint16_t next_receive; /* index of the first receive that is not opened */
     bool moved;            /* a message to or from a peer was packed or taken since it was last cleared */

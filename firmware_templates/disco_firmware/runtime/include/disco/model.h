@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Layout of the structures below. Generated code checks it at compile time. */
-#define DISCO_MODEL_ABI 3
+#define DISCO_MODEL_ABI 4
 
 #define DISCO_NONE      0xFFFFu
 
@@ -124,6 +124,8 @@ typedef struct {
     uint32_t arena_bytes;
     int8_t *arena;                         /* static, 8-byte aligned */
     disco_op_record_t *op_records;         /* static, op_count */
+    uint32_t *step_ticks;                  /* static, step_count: port ticks that each step of each op computed */
+    uint16_t step_count;                   /* in a run, in the order of execution; 0 where they are not recorded */
     disco_send_state_t *send_states;       /* static, send_count */
     disco_receive_state_t *receive_states; /* static, receive_count */
     disco_link_t *peer_links; /* static, node_count - 1, to the peers in rising node order; NULL for one node */

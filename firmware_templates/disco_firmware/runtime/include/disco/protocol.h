@@ -14,7 +14,7 @@
 #ifndef DISCO_PROTOCOL_H
 #define DISCO_PROTOCOL_H
 
-#define DISCO_PROTOCOL_VERSION   3
+#define DISCO_PROTOCOL_VERSION   4
 #define DISCO_ADDRESS_HOST       0xFE
 #define DISCO_ADDRESS_ANY        0xFF /* destination of HELLO: whichever node sits on the line answers with its own address */
 #define DISCO_FRAME_HEADER_BYTES 7
@@ -44,6 +44,8 @@ typedef enum {
         0x32, /* u32 inference, u16 first route, u16 count, then count records of DISCO_ROUTE_RECORD_BYTES */
     DISCO_MSG_STAGES =
         0x34, /* Linux nodes only: u32 inference, u16 first stage, u16 count, then count records (StageRecord in protocol.py) */
+    DISCO_MSG_STEPS =
+        0x35, /* where they are recorded: u32 inference, u16 first step, u16 count, then count times u32 ticks */
     DISCO_MSG_DONE =
         0x33, /* u32 inference, u32 most bytes of stack in use so far (0: unknown), u64 ticks at start, u64 ticks at end: sent last */
     DISCO_MSG_ERROR =
