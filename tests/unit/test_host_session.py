@@ -112,7 +112,7 @@ def test_facts_come_from_welcome(bundle: Bundle) -> None:
         ("silent", {}, "does not answer: WELCOME was awaited for 0.6 s; look at it"),
         ("garbage", {}, "answers garbage: WELCOME was awaited for 0.6 s, .* the first 48 65 6c"),
         ("short welcome", {}, "malformed message, Welcome of .* bytes"),
-        ("", {"version": 9}, "protocol version 9, this program speaks 3"),
+        ("", {"version": 9}, "protocol version 9, this program speaks 4"),
         ("", {"bundle_id": bytes(16)}, "runs bundle 0{32}, this one is"),
         ("", {"node": 0}, "answers as node 0: swap the ports"),
         ("", {"node_count": 3}, "was built for 3 nodes, the bundle has 2"),
