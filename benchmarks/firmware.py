@@ -263,12 +263,12 @@ def measure(case: Case) -> Row:
         max(sum(op.constant_bytes for op in program.ops) for program in programs),
         outcome.result.bit_exact,
         tuple(projections(case, outcome)),
-        layer_rows(case, outcome, counts.index(max(counts))),
+        layer_rows(case, outcome),
     )
 
 
-def layer_rows(case: Case, outcome: RunOutcome, node: int) -> tuple[LayerRow, ...]:
-    """What every op of one node takes."""
+def layer_rows(case: Case, outcome: RunOutcome) -> tuple[LayerRow, ...]:
+    """What every op of node 0 takes."""
     limits = {(variant.instruction_set, variant.name): variant.instructions_per_mac for variant in VARIANTS}
     best = load_board(case.board).instruction_set
     return tuple(
@@ -280,7 +280,7 @@ def layer_rows(case: Case, outcome: RunOutcome, node: int) -> tuple[LayerRow, ..
             int(result.compute.median),
             limits.get((best, op.kernel)),
         )
-        for op, result in zip(outcome.bundle.manifest.programs[node].ops, outcome.result.nodes[node].ops, strict=True)
+        for op, result in zip(outcome.bundle.manifest.programs[0].ops, outcome.result.nodes[0].ops, strict=True)
     )
 
 

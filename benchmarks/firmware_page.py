@@ -27,10 +27,10 @@ exchanging adds to the time of the kernels: waiting for links, and protocol work
 _LIMITS = """\
 What the project has set itself: whole networks, and ResNet-8 at 90 % (`balanced`) on two Cortex-M4."""
 _LAYERS = """\
-Rows of [the networks]({networks_page}) on one board, op by op. `per MAC (limit)`: instructions for a MAC, and what the
-body of the kernel's innermost loop alone takes, loads included; what is above it is spent on requantisation, on the
-loops, on moving and extending inputs, and on outputs that do not fill a block. `CMSIS-NN`: as on that page, where its
-layers were counted."""
+Rows of [the networks]({networks_page}), op by op: on one board, or of node 0 of several. `per MAC (limit)`:
+instructions for a MAC, and what the body of the kernel's innermost loop alone takes, loads included; what is above it
+is spent on requantisation, on the loops, on moving and extending inputs, and on outputs that do not fill a block.
+`CMSIS-NN`: as on that page, where its layers were counted."""
 COLUMNS = (
     "model, board, optimize, nodes, S_comm, instructions, with protocol, CMSIS-NN, per MAC, MACs, dense, constants, "
     "flash, RAM, bit-exact"
@@ -118,14 +118,15 @@ def _latencies(rows: list[dict[str, Any]]) -> Iterator[str]:
 def layer_page(document: dict[str, Any], networks_page: str) -> str:
     """One table for each network and board, with all modes side by side."""
     lines = ["# Firmware, layer by layer", "", _LAYERS.format(networks_page=networks_page)]
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for row in document["rows"]:
-        if row["nodes"] == 1:
-            groups.setdefault((row["model"], row["board"]), []).append(row)
-    for (model, board), rows in groups.items():
+        groups.setdefault((row["model"], row["board"], row["nodes"]), []).append(row)
+    for (model, board, nodes), rows in groups.items():
         if len(rows) == 1:  # no kernels of their own, or no modes that were compared
             continue
-        lines += ["", f"## {model}, {board}", "", *_layer_table(rows, CMSIS_NN_LAYERS.get((model, board), {}))]
+        of = "" if nodes == 1 else f", node 0 of {nodes}"
+        theirs = CMSIS_NN_LAYERS.get((model, board), {}) if nodes == 1 else {}
+        lines += ["", f"## {model}, {board}{of}", "", *_layer_table(rows, theirs)]
     return "\n".join(lines) + "\n"
 
 
@@ -139,10 +140,11 @@ def _layer_table(rows: list[dict[str, Any]], theirs: dict[str, int]) -> Iterator
         for layer in same:
             cells += [layer["kernel"], f"{layer['instructions']:,}", _per_mac(layer)]
         yield f"| {' | '.join(cells)} |"
-    total = ["all", f"{rows[0]['macs']:,}"]
+    total = ["all", f"{sum(layer['macs'] for layer in rows[0]['layers']):,}"]
     total += [_millions(CMSIS_NN[rows[0]["model"], rows[0]["board"]])] if theirs else []
     for row in rows:
-        total += ["", f"{row['instructions']:,}", f"{row['instructions'] / row['macs']:.2f}"]
+        macs, instructions = (sum(layer[name] for layer in row["layers"]) for name in ("macs", "instructions"))
+        total += ["", f"{instructions:,}", f"{instructions / macs:.2f}"]
     yield f"| {' | '.join(total)} |"
 
 

@@ -58,6 +58,7 @@ def test_rows_counted_with_other_tools_are_not_kept(
 def test_pages(bench: Any) -> None:
     rows = [_row(bench, "ic", "size", 1, 2005, None), _row(bench, "ic", "speed", 1, 1005, None)]
     rows += [_row(bench, "resnet8_dense", "size", 1, 3000, 60.0), _row(bench, "resnet8_dense", "size", 2, 1500, 40.0)]
+    rows += [_row(bench, "resnet8_disco90", mode, 2, 1400, None) for mode in ("size", "speed")]
     document = {"versions": {"gcc": "12"}, "rows": rows}
     text = bench.page(document, "layers.md")
     assert f"| ic | {M4} | size | 1 | 0% | 2,005 | - | 29.87 M | 2.00 | 1,000 | 2,000 | 7 | 9 | 8 | yes |" in text
@@ -67,4 +68,5 @@ def test_pages(bench: Any) -> None:
     assert "| conv_2d_0 | 1,000 | 2.134 M | direct | 2,000 | 2.00 (0.50) | direct | 1,000 | 1.00 (0.50) |" in layers
     assert "| max_pool_2d_1 | - | - | portable | 5 | - | portable | 5 | - |" in layers
     assert "| all | 1,000 | 29.87 M |  | 2,005 | 2.00 |  | 1,005 | 1.00 |" in layers
+    assert f"## resnet8_disco90, {M4}, node 0 of 2" in layers
     assert "resnet8_dense" not in layers  # one mode: nothing to compare
