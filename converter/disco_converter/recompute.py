@@ -3,7 +3,8 @@
 The network's input is on every node. What lies directly behind it, the first convolution and what works channel by
 channel on its result, any node can compute by itself: a value of a 3x3 convolution of an RGB image is 27
 multiply-accumulates, less than it takes to put a byte into frames on one node and to take it out on the other, and
-nothing has to wait for a wire. Such a channel is *recomputed* where it is needed instead of sent.
+nothing has to wait for a wire. Such a channel is *recomputed* where it is needed instead of sent, unless its weights
+are more than its values: they take flash on each node that has them.
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ def computed_channels(
         nodes: How many there are.
         most_macs: A channel that a node needs and does not own is recomputed if a value of it takes no more
             multiply-accumulates than this, counted from the network's input. 0: nothing is.
+
+    Returns:
+        All that the nodes compute; for ops with a channel multiplier all outputs of an input channel or none.
     """
     computed = {name: [owned.own(node) for node in range(nodes)] for name, owned in ownership.items()}
     macs = _macs_from_input(graph, ownership)
     for op in reversed(graph.ops):  # what is recomputed needs its inputs
         cheap = {int(channel) for channel in np.flatnonzero(macs[op.output] <= most_macs)}
-        owners = ownership[op.output].owners
-        if not most_macs or owners is None or op.output in graph.outputs:
+        if not most_macs or ownership[op.output].owners is None or not _may_be_recomputed(graph, op):
             continue
         for node, own in enumerate(computed[op.output]):
             needed = {
@@ -56,9 +59,23 @@ def computed_channels(
                     graph, consumer, ownership, position, node, computed[consumer.output][node]
                 )
             }
-            more = np.array(sorted(needed & cheap - set(own)), np.int64)
-            computed[op.output][node] = own + ownership[op.output].ordered(more)
+            more = _of_whole_inputs(op, needed & cheap - set(own))
+            computed[op.output][node] = own + ownership[op.output].ordered(np.array(more, np.int64))
     return {name: tuple(channels) for name, channels in computed.items()}
+
+
+def _may_be_recomputed(graph: g.Graph, op: g.Op) -> bool:
+    """Not an output of the model, of which each node tells what it owns; nor what has more weights than values."""
+    weights = op.params.filter.weights[0].size if isinstance(op.params, g.MIXING) else 0
+    return op.output not in graph.outputs and weights <= prod(graph.tensors[op.output].plane)
+
+
+def _of_whole_inputs(op: g.Op, channels: set[int]) -> list[int]:
+    """The channels, and all others that come from the same input channels, rising."""
+    if not isinstance(op.params, g.DepthwiseConv2D):
+        return sorted(channels)
+    times = op.params.multiplier
+    return [times * source + step for source in sorted({c // times for c in channels}) for step in range(times)]
 
 
 def _macs_from_input(graph: g.Graph, ownership: Mapping[str, Ownership]) -> dict[str, FloatArray]:

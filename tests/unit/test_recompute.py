@@ -78,6 +78,42 @@ def test_an_output_of_the_model_is_computed_by_its_owners_alone() -> None:
     assert [exchange.tensor for exchange in cut.exchanges] == ["c"]
 
 
+def test_a_channel_with_more_weights_than_values_is_sent() -> None:
+    """As those of a fully connected layer, which would be in the flash of each node."""
+    assert [exchange.tensor for exchange in partition(_dense(2), 2).exchanges] == ["a"]
+    assert partition(_dense(3), 2).exchanges == ()
+
+
+def _dense(pixels: int) -> g.Graph:
+    """x (3) -> a (8) -> b (8), all of a for all of b."""
+    sizes = {"x": 3, "a": 8, "b": 8}
+    tensors = {name: g.Tensor(name, k, (1, 1, pixels, size), 0.5, 0) for k, (name, size) in enumerate(sizes.items())}
+    ops = (
+        g.Op(0, "CONV_2D", ("x",), "a", _conv(np.ones((8, 3), np.bool_))),
+        g.Op(1, "CONV_2D", ("a",), "b", _conv(np.ones((8, 8), np.bool_))),
+    )
+    return g.Graph(tensors, ops, "x", ("b",))
+
+
+def test_outputs_of_one_input_channel_are_recomputed_together() -> None:
+    """A depthwise convolution with two outputs for each input channel, of which the other node needs one."""
+    window = g.Window((1, 1), (1, 1))
+    depthwise = g.DepthwiseConv2D(window, _filter(np.ones((1, 1, 1, 8), np.int8), 8), 2, "NONE")
+    read = np.zeros((8, 8), np.bool_)
+    read[:, [0, 3, 5]] = True
+    sizes = {"x": 3, "a": 4, "b": 8, "c": 8}
+    tensors = {name: g.Tensor(name, k, (1, 6, 5, size), 0.5, 0) for k, (name, size) in enumerate(sizes.items())}
+    ops = (
+        g.Op(0, "CONV_2D", ("x",), "a", _conv(np.ones((4, 3), np.bool_))),
+        g.Op(1, "DEPTHWISE_CONV_2D", ("a",), "b", depthwise),
+        g.Op(2, "CONV_2D", ("b",), "c", _conv(read)),
+    )
+    cut = partition(g.Graph(tensors, ops, "x", ("c",)), 2)
+    assert cut.exchanges == ()
+    assert [slice_.buffers["b"].computed for slice_ in cut.slices] == [(0, 1, 2, 3, 4, 5), (4, 5, 6, 7, 0, 1, 2, 3)]
+    assert [slice_.buffers["a"].computed for slice_ in cut.slices] == [(0, 1, 2), (2, 3, 0, 1)]
+
+
 def test_a_convolution_behind_an_exchange_is_not_recomputed() -> None:
     graph = _graph()
     longer = (*graph.ops, g.Op(4, "CONV_2D", ("d",), "e", _conv(np.ones((8, 8), np.bool_))))
