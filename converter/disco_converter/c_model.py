@@ -12,7 +12,7 @@ from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan, open_ops
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
-from disco_converter.streaming import last_op_of_send
+from disco_converter.streaming import last_op_of_send, row_steps
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 
@@ -127,6 +127,7 @@ class _Lowering:
         self._names = list(plan.placements)
         self._kernels = KernelWriter()
         self._arrays: list[CArray] = []
+        self._steps = dict(zip((op.name for op in slice_.ops), row_steps(partition, slice_, program), strict=True))
 
     def source(self, target: str, provenance: Provenance, steps: int) -> ModelSource:
         links = self._links()
@@ -210,7 +211,7 @@ class _Lowering:
             "output": self._index(op.output),
             "params": kernel.params,
             "run": kernel.run,
-            "row_step": kernel.row_step,
+            "row_step": self._steps[op.name] if kernel.row_step else 0,
             "joined": int(joined),
         }
         return COp(comment(text), name, operands, initialiser(fields))

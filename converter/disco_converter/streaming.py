@@ -19,6 +19,9 @@ _ROW_BY_ROW = (k.Add, k.Mul, k.Concatenation, k.SelectChannels, k.Relu)
 STREAMED_STEPS = 4
 LEAST_STREAMED_ROWS = 4
 """A tensor that is exchanged goes in at least so many steps, unless they have fewer rows than this."""
+MOST_LOOKS = 8
+"""An op that streams looks at the links so often, or more often where not even as many rows as its kernel computes
+together go so far: every look costs, and what it sends a little earlier is seldom awaited."""
 
 
 def streamed(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tuple[LoweredOp, ...]:
@@ -66,8 +69,8 @@ def joined_ops(
 
 
 def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[int, ...]:
-    """For each op, the output rows that are computed between two looks at the links: the kernel's where rows come or
-    go, else all of them.
+    """For each op, the output rows that are computed between two looks at the links: those of some runs of its kernel
+    where rows come or go, else all of them.
     """
     steps: list[int] = []
     for first, end in program.together():
@@ -78,9 +81,16 @@ def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[
             for one in program.ops[first:end]
         )
         if streams and not isinstance(lowered.layer.params, k.Reshape):
-            height = min(program.kernels[first].row_step, height)
+            height = min(_step(program.kernels[first], height), height)
         steps += [height] * (end - first)
     return tuple(steps)
+
+
+def _step(kernel: Kernel, height: int) -> int:
+    """Rows of as many runs of the kernel as keep to MOST_LOOKS; portable kernels compute row by row."""
+    if kernel.variant is None:
+        return kernel.row_step
+    return kernel.row_step * max(1, height // (MOST_LOOKS * kernel.row_step))
 
 
 def step_count(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> int:

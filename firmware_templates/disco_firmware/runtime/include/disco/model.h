@@ -65,7 +65,7 @@ typedef struct {
     const void
         *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
     disco_run_rows_t run; /* NULL: the portable kernel */
-    uint16_t row_step;    /* output rows that `run` computes together; 1 or more */
+    uint16_t row_step;    /* output rows between two looks at the links; a multiple of what `run` computes together */
     uint16_t joined; /* 1: its rows are computed right after the same rows of the op before it; see model_check.c */
 } disco_op_t;
 
