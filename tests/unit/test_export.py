@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from disco_converter import graph as g
 from disco_converter.calibration import range_warning
 from disco_converter.cli import main
 from disco_converter.memory import plan_memory
+from disco_converter.node_shares import planned_range, planned_shares
 from disco_converter.ownership import Split
 from disco_converter.partition import partition
 from disco_converter.tflite_reader import read_tflite
@@ -178,6 +180,14 @@ def test_calibration_data_of_another_range_than_in_training_is_told(
     assert ["the network was exported with between 0 and 255" in text for text in warnings] == [True] * (
         trained == [0.0, 255.0]
     )
+
+
+def test_a_plan_that_cannot_be_read_stops_only_what_needs_it() -> None:
+    model = SimpleNamespace(metadata_props=[SimpleNamespace(key=PLAN_KEY, value="{")])
+    assert planned_shares(model, "a.onnx", 1) is None
+    assert planned_range(model, "a.onnx") is None
+    with pytest.raises(DiscoError, match="the plan in a.onnx"):
+        planned_shares(model, "a.onnx", 2)
 
 
 def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:

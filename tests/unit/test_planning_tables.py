@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from disco_planning.layers import Layer, read_table, write_table
+from disco_planning.shares import PLAN_KEY, PlannedCut, read_plan
 from disco_planning.sources import known_models, load_network
 from disco_planning.sparsity_file import SparsityPlan, read_sparsity, write_sparsity
 from disco_targets.errors import DiscoError, UsageError
@@ -196,6 +197,17 @@ def test_an_onnx_file_by_hand(tmp_path: Path) -> None:
 def test_an_onnx_file_that_cannot_be_tabled(tmp_path: Path, operator: str, height: int | str, message: str) -> None:
     with pytest.raises(DiscoError, match=message):
         load_network(onnx_with(operator, height, tmp_path / "a.onnx"))
+
+
+def test_a_plan_is_read_strictly_but_for_its_range() -> None:
+    """Shares decide how a network is cut; nothing but a warning depends on the range."""
+    plan = {"nodes": 2, "shares": [3, 1], "layers": [{"name": "stem"}], "input_range": [-1, 2.5]}
+    assert read_plan(json.dumps(plan), "a.onnx") == PlannedCut(2, (0.75, 0.25), ("stem",), (-1.0, 2.5))
+    for limits in (None, [], [1, 0], [0, 1e999], [0, 10**400], ["a", {}], {"low": 0, "high": 1}, float("nan")):
+        assert read_plan(json.dumps({**plan, "input_range": limits}), "a.onnx").input_range is None
+    for change in ({"nodes": "two"}, {"nodes": 1e999}, {"shares": [1]}, {"shares": [10**400, 1]}, {"layers": [1]}):
+        with pytest.raises(DiscoError, match=rf"the plan in a.onnx \({PLAN_KEY}\) cannot be read"):
+            read_plan(json.dumps({**plan, **change}), "a.onnx")
 
 
 @pytest.mark.parametrize(("kind", "package"), [("onnx", "onnx"), ("tflite", "tflite")])
