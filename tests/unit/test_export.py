@@ -186,7 +186,7 @@ def test_a_plan_that_cannot_be_read_stops_only_what_needs_it() -> None:
     model = SimpleNamespace(metadata_props=[SimpleNamespace(key=PLAN_KEY, value="{")])
     assert planned_shares(model, "a.onnx", 1) is None
     assert planned_range(model, "a.onnx") is None
-    with pytest.raises(DiscoError, match="the plan in a.onnx"):
+    with pytest.raises(DiscoError, match=r"the plan in a\.onnx"):
         planned_shares(model, "a.onnx", 2)
 
 

@@ -229,6 +229,9 @@ def test_a_sparsity_file_survives(tmp_path: Path) -> None:
     plan = SparsityPlan("zoo:resnet8", "paper", 2, {"stem": 0.0, "stages.0.conv1": 0.875})
     write_sparsity(tmp_path / "a.json", plan)
     assert read_sparsity(tmp_path / "a.json") == plan
+    uneven = dataclasses.replace(plan, shares=(0.75, 0.25))
+    write_sparsity(tmp_path / "a.json", uneven)
+    assert read_sparsity(tmp_path / "a.json") == uneven
 
 
 @pytest.mark.parametrize(
@@ -241,6 +244,8 @@ def test_a_sparsity_file_survives(tmp_path: Path) -> None:
         ({"layers": {"a": 1.5}}, "layer 'a' is 1.5"),
         ({"layers": {"a": True}}, "layer 'a' is True"),
         ({"layers": []}, "layers an object"),
+        ({"shares": [0.5, 0.4]}, r"shares are \[0.5, 0.4\]"),
+        ({"shares": 2}, "shares are 2: a list"),
     ],
 )
 def test_a_wrong_sparsity_file(tmp_path: Path, change, message: str) -> None:
