@@ -100,8 +100,12 @@ def test_buffers_that_live_together_do_not_overlap(nodes: int) -> None:
 
 
 def test_more_nodes_than_channels_are_refused() -> None:
-    with pytest.raises(DiscoError, match="use at most 4 nodes"):
+    with pytest.raises(DiscoError, match=r"has output channels \(4\): use at most 4 nodes"):
         partition(_chain(), 5)
+    tensors = {"x": _tensor("x", 1, 2, 2, 3), "a": _tensor("a", 1, 2, 2, 1)}
+    graph = g.Graph(tensors, (g.Op(0, "CONV_2D", ("x",), "a", _conv(_filter(1, 3))),), "x", ("a",))
+    with pytest.raises(DiscoError, match=r"\(1\): this network fits on one node only"):
+        partition(graph, 2)
 
 
 @pytest.mark.parametrize(
