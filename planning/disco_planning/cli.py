@@ -17,6 +17,7 @@ from disco_planning.sources import known_models
 from disco_planning.systems import known_systems
 from disco_planning.units import parse_bandwidth, parse_compute
 from disco_targets.command import check_reports, command_parser, run_command, write_json
+from disco_targets.disk import writing_to
 from disco_targets.errors import EXIT_OK, UsageError
 from disco_targets.tables import report_console
 
@@ -72,7 +73,8 @@ def _latency(options: argparse.Namespace) -> int:
     if options.plot is not None:
         from disco_planning.plot import plot_png
 
-        options.plot.write_bytes(plot_png(analysis))
+        with writing_to(options.plot.parent):
+            options.plot.write_bytes(plot_png(analysis))
     document = analysis.to_json()
     if points:
         document["sweep"] = [dataclasses.asdict(point) for point in points]

@@ -334,7 +334,7 @@ def test_an_old_bundle_stays_when_the_new_one_cannot_take_its_place(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DiscoError, match=rf"the disk is full at {tmp_path}: free some space there, or name a folder"):
         export_tiny(tmp_path / "bundle", nodes=3)
     assert load_bundle(tmp_path / "bundle").manifest == old.manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "bundle.tflite"]
