@@ -46,6 +46,12 @@ def test_json_has_totals_and_layers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Dense exchange: 1.138 s, 32.33 times as long" in printed
     assert "1 of 54 layers stay dense" in printed
     assert "not measured" in printed
+    for definition in (
+        "S: communication sparsity, the fraction of sub-rows",
+        "L_comm: time of",
+        "L_comp: of the slowest",
+    ):
+        assert definition in " ".join(printed.split())
 
 
 def test_bandwidth_and_compute_say_the_same_as_the_system() -> None:
