@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from disco_firmware.manifest import Manifest, NodeOp, NodeSend
     from disco_host.projection_file import NodeModel, ProjectionModel
     from disco_host.results import NodeResult, RunResult
+    from disco_host.stats import Summary
 
 PROTOCOL = Protocol(
     data_bytes=MAX_PAYLOAD - Channels.HEADER_BYTES,
@@ -57,7 +58,7 @@ class GraphBuilder:
         open_op = next(r.open_op for r in receives if (r.exchange, r.sender) == (send.exchange, sender))
         parts = tuple(Part(size, task) for task, size in self._parts(sender, send))
         opened_by = self._schedules[send.receiver].first_task(open_op)
-        return Stream(f"exchange {send.exchange}", sender, send.receiver, parts, opened_by)
+        return Stream(self.manifest.exchange_label(send), sender, send.receiver, parts, opened_by)
 
     def _parts(self, node: int, send: NodeSend) -> list[tuple[int, int]]:
         """(task, bytes that are final after it) of the op that makes the sent tensor."""
@@ -74,7 +75,7 @@ class GraphBuilder:
         tasks: list[Task] = []
         for step in schedule.steps:
             op, counts = program.ops[step.op], self.result.nodes[node]
-            seconds = _seconds(counts.ops[step.op].compute.median, counts, board)
+            seconds = _seconds(counts.ops[step.op].compute, counts, board)
             needs = self._needs(node, op, step.number)
             received = sum(need.bytes - seen[need.stream] for need in needs)
             seen.update({need.stream: need.bytes for need in needs})
@@ -175,13 +176,13 @@ def _height(shape: tuple[int, ...]) -> int:
     return shape[1] if len(shape) > 2 else 1
 
 
-def _seconds(count: float, node: NodeResult, board: NodeModel) -> float:
-    if node.unit == "ns":
+def _seconds(compute: Summary | None, node: NodeResult, board: NodeModel) -> float:
+    if node.unit == "ns" or compute is None:
         raise DiscoError(f"node {node.node} measured time, which is not projected: run on emulated boards")
     if node.unit != "instructions":
-        return count / board.clock_hz
+        return compute.median / board.clock_hz
     if board.cycles_per_instruction is None:
         raise DiscoError(
             f"node {node.node} counted instructions: give it cycles_per_instruction in the projection file"
         )
-    return count * board.cycles_per_instruction / board.clock_hz
+    return compute.median * board.cycles_per_instruction / board.clock_hz
