@@ -1,10 +1,8 @@
-"""Removes what only moves data: PAD in front of a convolution, TRANSPOSE to NCHW in front of a RESHAPE, MEAN or
-CONCATENATION.
+"""Removes what only moves data: PAD in front of a convolution, TRANSPOSE to NCHW in front of a RESHAPE or MEAN.
 
-All are exact. A PAD pads with the zero point of its input, and a convolution sees that as 0. A converter that comes
+Both are exact. A PAD pads with the zero point of its input, and a convolution sees that as 0. A converter that comes
 from NCHW puts TRANSPOSE(0,3,1,2) in front of a flatten; the flattened tensor is kept in NHWC order on the nodes
-instead, and its channels are numbered as in the model. It also joins some channels in NCHW, with
-TRANSPOSE(0,2,3,1) behind: they are joined in NHWC.
+instead, and its channels are numbered as in the model.
 """
 
 from __future__ import annotations
@@ -21,52 +19,9 @@ def fold(graph: g.Graph) -> g.Graph:
     """Folds PAD and TRANSPOSE away.
 
     Raises:
-        DiscoError: A TRANSPOSE that is not followed by a flatten, a spatial mean, or a concatenation of channels and a
-            TRANSPOSE back; a concatenation along another axis.
+        DiscoError: A TRANSPOSE that is not followed by a flatten or a spatial mean.
     """
-    return _prune(_fold_transposes(_fold_flattened_means(_fold_pads(_fold_concatenations(graph)))))
-
-
-def _fold_concatenations(graph: g.Graph) -> g.Graph:
-    """Tensors that are joined between TRANSPOSEs to NCHW and back are joined in NHWC."""
-    nhwc = {op.output: op.inputs[0] for op in graph.ops if _moves_channels(graph, op, to_last=False)}
-    done: list[g.Op] = []
-    ops: list[g.Op] = []
-    for op in graph.ops:
-        if isinstance(op.params, g.ConcatenationNchw):
-            if any(name not in nhwc for name in op.inputs):
-                raise DiscoError(f"{op.name} joins along axis 1: only the channels (last axis) are supported")
-            back = _transposed_back(graph, op)
-            done.append(back)
-            nhwc[op.output] = back.output
-            inputs = tuple(nhwc[name] for name in op.inputs)
-            ops.append(dataclasses.replace(op, inputs=inputs, output=back.output, params=g.Concatenation()))
-        elif op not in done:
-            ops.append(op)
-    return dataclasses.replace(graph, ops=tuple(ops))
-
-
-def _moves_channels(graph: g.Graph, op: g.Op, *, to_last: bool) -> bool:
-    """Whether it is a TRANSPOSE from NHWC to NCHW, or `to_last`, back."""
-    rank = len(graph.tensors[op.output].shape)
-    axes = (0, *range(2, rank), 1) if to_last else (0, rank - 1, *range(1, rank - 1))
-    return rank > 2 and isinstance(op.params, g.Transpose) and op.params.permutation == axes
-
-
-def _transposed_back(graph: g.Graph, op: g.Op) -> g.Op:
-    """What turns the output of a concatenation in NCHW back to NHWC; other such concatenations may read it too."""
-    readers = [r for r in graph.consumers[op.output] if not isinstance(r.params, g.ConcatenationNchw)]
-    backs = [reader for reader in readers if _moves_channels(graph, reader, to_last=True)]
-    others = [reader.name for reader in readers if reader not in backs[:1]]
-    if op.output in graph.outputs:
-        others.append("the model's output")
-    if not backs or others:
-        raise DiscoError(
-            f"{op.name} joins channels in NCHW order for {', '.join(others) or 'nobody'}, as the converter from ONNX "
-            "wrote it: only what is turned back to NHWC can be split. Let a convolution or a pooling read the joined "
-            "tensor, and nothing else; what works channel by channel can go in front of it"
-        )
-    return backs[0]
+    return _prune(_fold_transposes(_fold_flattened_means(_fold_pads(graph))))
 
 
 def _fold_pads(graph: g.Graph) -> g.Graph:
@@ -145,13 +100,11 @@ def _without_transpose(graph: g.Graph, op: g.Op, transposes: dict[str, g.Op]) ->
         if isinstance(op.params, g.Reshape) and len(output) == 2:
             order = np.arange(np.prod(shape)).reshape(shape).transpose(0, 3, 1, 2).reshape(-1)
             return dataclasses.replace(op, inputs=transpose.inputs, params=g.Reshape(order))
-    same = len(shape) == 4 and len(set(shape[1:])) == 1
-    hint = (
-        f"; a tensor {list(shape)} with as many channels as rows and columns may have confused the converter from ONNX"
-    )
+    cubic = len(shape) == 4 and len(set(shape[1:])) == 1
+    hint = f"; as many channels as rows and columns ({list(shape)}) confuse converters from ONNX, so change one of them"
     raise DiscoError(
         f"{transpose.name} (axes {list(_permutation(transpose))}) is not supported: only TRANSPOSE(0, 3, 1, 2) in "
-        f"front of a flatten to [1, n] or a mean over height and width is{hint if same else ''}"
+        f"front of a flatten to [1, n] or a mean over height and width is{hint if cubic else ''}"
     )
 
 

@@ -208,11 +208,6 @@ class MeanNchw:
     """Only while reading: mean over the last two axes of [1, c, h, w]."""
 
 
-@dataclass(frozen=True)
-class ConcatenationNchw:
-    """Only while reading: along axis 1 of [1, c, h, w] or [1, c, h]."""
-
-
 Params: TypeAlias = (
     Conv2D
     | DepthwiseConv2D
@@ -229,7 +224,6 @@ Params: TypeAlias = (
     | SelectChannels
     | Transpose
     | MeanNchw
-    | ConcatenationNchw
 )
 MIXING = (Conv2D, FullyConnected)
 """Ops whose outputs depend on several input channels through weights."""

@@ -188,8 +188,7 @@ def _pad(op: OpContext) -> g.Params:
 def _concatenation(op: OpContext) -> g.Params:
     options = op.options(tflite.ConcatenationOptions)
     rank = len(op.shape(0))
-    axis = options.Axis() % rank
-    if axis not in (1, rank - 1):
+    if options.Axis() % rank != rank - 1:
         raise op.error(f"joins along axis {options.Axis()}: only the channels (last axis) are supported")
     if options.FusedActivationFunction() != tflite.ActivationFunctionType.NONE:
         raise op.error("has a fused activation")
@@ -197,8 +196,7 @@ def _concatenation(op: OpContext) -> g.Params:
         raise op.error("joins a constant: only activations are supported")
     if len({op.reader.quantisation(i) for i in (*op.inputs, op.output)}) != 1:
         raise op.error("joins tensors of different scales: all inputs and the output must share scale and zero point")
-    # Axis 1 comes between a TRANSPOSE of each input to NCHW and one back; folding makes both one of the channels.
-    return g.Concatenation() if axis == rank - 1 else g.ConcatenationNchw()
+    return g.Concatenation()
 
 
 def _reshape(op: OpContext) -> g.Params:

@@ -47,7 +47,7 @@ def run_command(name: str, action: Callable[[Console], int]) -> int:
         return exit_code(error)
     except OSError as error:
         about = f"{error.filename}: " if error.filename is not None else ""
-        full = full_disk(error, advice="free some space where this command writes")
+        full = full_disk(error, advice="free some space where this command writes its output and files")
         say(errors, f"{name}: {full if is_full(error) else f'{about}{error.strerror or error}'}")
         return EXIT_FAILED
     except MemoryError:

@@ -48,10 +48,13 @@ def test_a_bug_is_raised_again() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(28, "No space left on device"), "x: the disk is full: free some space where this command writes\n"),
+        (
+            OSError(28, "No space left on device"),
+            "x: the disk is full: free some space where this command writes its output and files\n",
+        ),
         (
             OSError(122, "Disk quota exceeded", "a"),
-            "x: the disk is full at a: free some space where this command writes\n",
+            "x: the disk is full at a: free some space where this command writes its output and files\n",
         ),
         (OSError(36, "File name too long", "aaa"), "x: aaa: File name too long\n"),
         (FileNotFoundError("No usable temporary directory"), "x: No usable temporary directory\n"),
