@@ -123,6 +123,10 @@ def _method(results: Results) -> str:
         f"and that its layer norms exchange two sums of {PARTIAL_SUM_BYTES} bytes for each token and node, at every "
         "sparsity, 100 % and independent branches included.",
         "",
+        "**S_comm**, the communication sparsity, is the fraction of sub-rows that are pruned; a *sub-row* is the "
+        "weights from one channel to the outputs of another node. Of a layer on N nodes the sparsity of weights (S_wt) "
+        "and of multiply-accumulates (S_comp) is then S_comm (N - 1) / N.",
+        "",
         "*Spread* is the sample standard deviation over the seeds. A finding is said to *show* where the means differ "
         "by more than the larger of the two spreads. Differences seed by seed are the sharper measure of DISCO against "
         "random sub-rows, and of 99 against 100 %: both have come from the same network.",

@@ -196,7 +196,7 @@ def _int8_model(config: ExportConfig, progress: Progress) -> tuple[Origin, tuple
     shares = given or planned_shares(model, config.model.name, config.nodes)
     shape = check_input(model, config.model).channels_last_shape
     calibration = load_calibration(config.calibration, shape)
-    trained = planned_range(model)
+    trained = planned_range(model, config.model.name)
     warning = None if trained is None else range_warning(calibration, trained)
     with progress.step("Quantising with TensorFlow (onnx2tf, full int8)"):
         content = quantise_onnx(config.model, calibration)

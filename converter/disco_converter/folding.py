@@ -100,9 +100,11 @@ def _without_transpose(graph: g.Graph, op: g.Op, transposes: dict[str, g.Op]) ->
         if isinstance(op.params, g.Reshape) and len(output) == 2:
             order = np.arange(np.prod(shape)).reshape(shape).transpose(0, 3, 1, 2).reshape(-1)
             return dataclasses.replace(op, inputs=transpose.inputs, params=g.Reshape(order))
+    cubic = len(shape) == 4 and len(set(shape[1:])) == 1
+    hint = f"; as many channels as rows and columns ({list(shape)}) confuse converters from ONNX, so change one of them"
     raise DiscoError(
         f"{transpose.name} (axes {list(_permutation(transpose))}) is not supported: only TRANSPOSE(0, 3, 1, 2) in "
-        "front of a flatten to [1, n] or a mean over height and width is"
+        f"front of a flatten to [1, n] or a mean over height and width is{hint if cubic else ''}"
     )
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
-from disco_planning.shares import PLAN_KEY, read_plan
+from disco_planning.shares import PLAN_KEY, PlannedCut, read_plan
 from disco_targets.errors import DiscoError
 
 
@@ -16,10 +14,9 @@ def planned_shares(model: Any, name: str, nodes: int) -> tuple[float, ...] | Non
     Raises:
         DiscoError: The plan is for another number of nodes, or cannot be read.
     """
-    text = _plan_text(model)
-    if text is None or nodes == 1:
+    plan = None if nodes == 1 else _plan(model, name)
+    if plan is None:
         return None
-    plan = read_plan(text, name)
     if plan.nodes != nodes:
         raise DiscoError(
             f"{name} was pruned for {plan.nodes} nodes, not {nodes}: what it sends would hardly be sparse. Use --nodes "
@@ -28,14 +25,17 @@ def planned_shares(model: Any, name: str, nodes: int) -> tuple[float, ...] | Non
     return plan.shares
 
 
-def planned_range(model: Any) -> tuple[float, float] | None:
-    """The least and the greatest value of the inputs that the pruner exported a model with; None if it is not told."""
+def planned_range(model: Any, name: str) -> tuple[float, float] | None:
+    """The least and the greatest value of the inputs that the pruner exported a model with; None if it is not told.
+
+    A plan that cannot be read tells nothing: one node, or shares that are given, do without it.
+    """
     try:
-        low, high = (float(limit) for limit in json.loads(_plan_text(model) or "{}")["input_range"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        plan = _plan(model, name)
+    except DiscoError:
         return None
-    return (low, high) if -math.inf < low < high < math.inf else None
+    return None if plan is None else plan.input_range
 
 
-def _plan_text(model: Any) -> str | None:
-    return next((str(entry.value) for entry in model.metadata_props if entry.key == PLAN_KEY), None)
+def _plan(model: Any, name: str) -> PlannedCut | None:
+    return next((read_plan(str(entry.value), name) for entry in model.metadata_props if entry.key == PLAN_KEY), None)

@@ -83,8 +83,8 @@ def _check_nodes(graph: g.Graph, nodes: int) -> None:
     narrowest = min(mixing, key=lambda op: graph.tensors[op.output].channels, default=None)
     if narrowest is not None and (channels := graph.tensors[narrowest.output].channels) < nodes:
         raise DiscoError(
-            f"{nodes} nodes are more than the {channels} output channels of {narrowest.name} ({narrowest.output!r}): "
-            f"use at most {channels} nodes"
+            f"{nodes} nodes are more than {narrowest.name} ({narrowest.output!r}) has output channels ({channels}): "
+            + ("this network fits on one node only" if channels == 1 else f"use at most {channels} nodes")
         )
 
 

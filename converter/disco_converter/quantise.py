@@ -182,6 +182,10 @@ def _to_keras(work: Path, job: _Job, samples: FloatArray) -> Any:
     _check_operators(work / _MODEL)
     # It would download sample images to compare layouts with; samples of this model serve better.
     onnx2tf.download_test_image_data = lambda: samples[:20]
+    # Its Add takes a channels-last shape for a broadcast gone wrong and would transpose both inputs to NCHW: operators
+    # behind it, such as a Concat, stay there or find back by guesses on sizes.
+    add = import_module("onnx2tf.ops.Add")
+    add.transpose_with_flexing_deterrence = lambda input_tensor, **_: input_tensor  # type: ignore[attr-defined]
     try:
         keras = onnx2tf.convert(
             input_onnx_file_path=str(work / _MODEL),

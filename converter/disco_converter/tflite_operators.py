@@ -5,6 +5,7 @@ One function for each operator; graph.py says what they return.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -84,17 +85,20 @@ def _conv_2d(op: OpContext) -> g.Params:
     channels = op.shape(0)[-1]
     if len(op.shape(0)) != 4 or weights.ndim != 4:
         raise op.error("needs a 4-D input and 4-D weights")
-    if weights.shape[3] != channels:
-        raise op.error(
-            f"is grouped ({channels} input channels, weights for {weights.shape[3]}): only groups = 1 and depthwise "
-            "are supported"
-        )
     options = op.options(tflite.Conv2DOptions)
-    size = (weights.shape[1], weights.shape[2])
-    return g.Conv2D(
-        _window(op, size, options, dilated=True),
-        _filter(op, weights.shape[0], 0, weights),
-        _ACTIVATIONS[options.FusedActivationFunction()],
+    outputs, height, width, read = weights.shape
+    window = _window(op, (height, width), options, dilated=True)
+    filter_ = _filter(op, outputs, 0, weights)
+    activation = _ACTIVATIONS[options.FusedActivationFunction()]
+    if read == channels:
+        return g.Conv2D(window, filter_, activation)
+    if read == 1 and outputs % channels == 0:
+        # TensorFlow's depthwise convolution has one stride for both axes: with two, converters write a group for each
+        # channel. TFLite's reference kernels compute both alike.
+        filter_ = dataclasses.replace(filter_, weights=np.ascontiguousarray(weights.transpose(3, 1, 2, 0)))
+        return g.DepthwiseConv2D(window, filter_, outputs // channels, activation)
+    raise op.error(
+        f"is grouped ({channels} input channels, weights for {read}): only groups = 1 and depthwise are supported"
     )
 
 
@@ -202,6 +206,8 @@ def _reshape(op: OpContext) -> g.Params:
 
 
 def _transpose(op: OpContext) -> g.Params:
+    if op.reader.quantisation(op.inputs[0]) != op.reader.quantisation(op.output):
+        raise op.error("changes the scale")
     return g.Transpose(tuple(int(axis) for axis in op.constant(1).reshape(-1)))
 
 

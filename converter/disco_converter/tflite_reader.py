@@ -121,6 +121,8 @@ class Reader:
         if kind not in PARSERS:
             raise context.error(f"is not supported; supported are {', '.join(sorted(PARSERS))}")
         params = PARSERS[kind](context)
+        if isinstance(params, g.DepthwiseConv2D):
+            kind = "DEPTHWISE_CONV_2D"  # also where the file has a group for each channel
         activations = tuple(self._activation(i) for i in inputs if i >= 0 and self.constant(i) is None)
         return g.Op(index, kind, activations, self._activation(flat.Outputs(0)), params)
 

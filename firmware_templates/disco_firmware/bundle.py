@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from disco_firmware.manifest import SCHEMA_VERSION, Manifest
+from disco_targets.disk import FREE_SPACE, writing_to
 from disco_targets.errors import DiscoError
 
 MANIFEST_NAME = "bundle.json"
@@ -75,11 +76,12 @@ def load_bundle(path: Path) -> Bundle:
 def new_bundle(path: Path) -> Iterator[Path]:
     """Gives an empty folder beside `path` that takes its place when the block ends well, and vanishes when it does not.
 
-    DiscoError when `path` exists and is neither empty nor a bundle (so that no foreign file is ever deleted).
+    DiscoError when `path` exists and is neither empty nor a bundle (so that no foreign file is ever deleted), and when
+    the disk is full.
     """
     _check_replaceable(path)
     path = path.resolve()
-    with _parents(path):
+    with writing_to(path.parent, f"{FREE_SPACE}, or name a folder on another disk"), _parents(path):
         work = Path(tempfile.mkdtemp(prefix=".disco-export-", dir=path.parent))
         try:
             work.chmod(0o755)

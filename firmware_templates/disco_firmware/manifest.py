@@ -291,6 +291,11 @@ class Manifest:
                 return tensor
         raise KeyError(name)
 
+    def exchange_label(self, send: NodeSend) -> str:
+        """For tables and traces: its number, and the op that makes its tensor."""
+        maker = next((op.name for op in self.ops if op.output == send.tensor), send.tensor)
+        return f"exchange {send.exchange}: {maker}"
+
     def to_json(self) -> dict[str, Any]:
         """Plain lists, dicts, strings and numbers."""
         data: dict[str, Any] = dataclasses.asdict(self)

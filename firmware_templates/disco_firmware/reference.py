@@ -8,8 +8,11 @@ processor.
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import struct
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +25,10 @@ Int8Array = npt.NDArray[np.int8]
 REFERENCE, XNNPACK = "reference", "xnnpack"
 MODES = (REFERENCE, XNNPACK)
 """Which kernels compute."""
+_STDERR = 2
+_NOTE = re.compile(rb"INFO: [^\n]*\n")
+_REDIRECTING = threading.Lock()
+"""The descriptor is the process's."""
 
 
 class TfliteModel:
@@ -120,15 +127,40 @@ def _interpreter(content: bytes, where: str, mode: str, threads: int) -> Any:
     module = _runtime(mode)
     kinds = {REFERENCE: module.OpResolverType.BUILTIN_REF, XNNPACK: module.OpResolverType.AUTO}
     try:
-        interpreter = module.Interpreter(
-            model_content=content, experimental_op_resolver_type=kinds[mode], num_threads=threads
-        )
-        interpreter.allocate_tensors()
+        with _without_notes() if mode == XNNPACK else contextlib.nullcontext():
+            interpreter = module.Interpreter(
+                model_content=content, experimental_op_resolver_type=kinds[mode], num_threads=threads
+            )
+            interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise DiscoError(
             f"TFLite does not run {where}: {' '.join(str(error).split())}: make the model again"
         ) from error
     return interpreter
+
+
+@contextlib.contextmanager
+def _without_notes() -> Iterator[None]:
+    """Keeps TFLite's notes (INFO: Created TensorFlow Lite XNNPACK delegate) off standard error, and nothing else.
+
+    Its C++ code writes them to the descriptor, and the packages have no switch for it.
+    """
+    with _REDIRECTING, contextlib.ExitStack() as stack:
+        try:
+            kept = os.dup(_STDERR)
+        except OSError:  # it is closed
+            yield
+            return
+        stack.callback(os.close, kept)
+        caught = stack.enter_context(os.fdopen(os.memfd_create("stderr"), "w+b"))
+        os.dup2(caught.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(kept, _STDERR)
+            caught.seek(0)
+            with os.fdopen(kept, "wb", closefd=False) as stderr:
+                stderr.write(_NOTE.sub(b"", caught.read()))
 
 
 def _runtime(mode: str) -> Any:

@@ -37,12 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _flash(options: argparse.Namespace, errors: Console) -> int:
     console = report_console()
     access = Access(options.ssh_config, options.python, options.wheel)
+    if options.stop and options.wheel is not None:
+        raise UsageError("--stop installs nothing: leave --wheel out")
+    for_linux = options.stop or access != Access()
     if options.boards in (BOARD, POSIX):
-        if options.stop or access != Access():
+        if for_linux:
             raise UsageError("--stop, --ssh-config, --python and --wheel are for the Linux nodes of --boards FILE.toml")
         _print(flash(options.bundle, options.node, options.boards), console)
         return EXIT_OK
     boards, linux = pick_nodes(options.bundle, load_cluster(Path(options.boards)), options.node)
+    if for_linux and not linux:
+        raise UsageError(
+            "--stop, --ssh-config, --python and --wheel are for Linux nodes, and ssh reaches none of those chosen: "
+            'leave them out, or write ssh = "USER@HOST" in the cluster file'
+        )
     if options.stop:
         _print_agents(stop_agents(linux, access), console)
         return EXIT_OK

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disco_firmware.build import FirmwareImage, build_node
+from disco_firmware.bundle import BUILD_DIRECTORY
 from disco_targets.board import load_board
+from disco_targets.disk import writing_to
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ def build_images(
     if port == "posix":
         check_hosted(bundle, nodes)
     try:
-        return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
+        with writing_to(bundle.path / BUILD_DIRECTORY):
+            return tuple(build_node(bundle.path, node, port=port, sanitize=sanitize) for node in nodes)
     except OSError as error:
         raise DiscoError(
             f"firmware cannot be built in {error.filename or bundle.path}: {error.strerror}; copy the bundle to a "

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from disco_firmware.build import FirmwareImage
     from disco_firmware.manifest import Manifest, NodeOp
+    from disco_firmware.protocol import OpRecord
     from disco_host.capture import InferenceCapture, NodeCapture
     from disco_host.session import NodeFacts
+    from disco_host.stats import Summary
 
 
 def node_results(
@@ -55,6 +57,8 @@ def _memory(fact: NodeFacts, last: NodeCapture, image: FirmwareImage) -> Memory 
 def _node_result(
     manifest: Manifest, fact: NodeFacts, captures: Sequence[NodeCapture], image: FirmwareImage | None
 ) -> NodeResult:
+    stages = _stages(manifest, captures)
+    together = {name for stage in stages if len(stage.ops) > 1 for name in stage.ops}
     return NodeResult(
         node=fact.node,
         board=fact.board,
@@ -72,17 +76,20 @@ def _node_result(
                 kind=op.kind,
                 macs_dense=dense_macs(manifest, fact.node, op),
                 macs_executed=op.macs_executed,
-                compute=summarise([capture.ops[place].compute for capture in captures]),
-                wait=summarise([capture.ops[place].wait for capture in captures]),
-                send=summarise([capture.ops[place].send for capture in captures]),
+                **_op_figures([capture.ops[place] for capture in captures], measured=op.name not in together),
                 bytes_sent=op.bytes_sent,
             )
             for place, op in enumerate(manifest.programs[fact.node].ops)
         ),
         memory=_memory(fact, captures[-1], image) if image is not None else None,
-        stages=_stages(manifest, captures),
+        stages=stages,
         steps=tuple(median(step) for step in zip(*(capture.steps for capture in captures), strict=True)),
     )
+
+
+def _op_figures(records: Sequence[OpRecord], *, measured: bool) -> dict[str, Summary | None]:
+    parts = ("compute", "wait", "send")
+    return {part: summarise([getattr(record, part) for record in records]) if measured else None for part in parts}
 
 
 def _stages(manifest: Manifest, captures: Sequence[NodeCapture]) -> tuple[StageResult, ...]:

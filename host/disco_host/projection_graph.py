@@ -57,7 +57,7 @@ class GraphBuilder:
         open_op = next(r.open_op for r in receives if (r.exchange, r.sender) == (send.exchange, sender))
         parts = tuple(Part(size, task) for task, size in self._parts(sender, send))
         opened_by = self._schedules[send.receiver].first_task(open_op)
-        return Stream(f"exchange {send.exchange}", sender, send.receiver, parts, opened_by)
+        return Stream(self.manifest.exchange_label(send), sender, send.receiver, parts, opened_by)
 
     def _parts(self, node: int, send: NodeSend) -> list[tuple[int, int]]:
         """(task, bytes that are final after it) of the op that makes the sent tensor."""
@@ -74,7 +74,8 @@ class GraphBuilder:
         tasks: list[Task] = []
         for step in schedule.steps:
             op, counts = program.ops[step.op], self.result.nodes[node]
-            count = counts.ops[step.op].compute.median * step.rows / op.height
+            compute = counts.ops[step.op].compute
+            count = None if compute is None else compute.median * step.rows / op.height
             if counts.steps:
                 count = counts.steps[len(tasks)]
             needs = self._needs(node, op, step.number)
@@ -162,8 +163,8 @@ def _height(shape: tuple[int, ...]) -> int:
     return shape[1] if len(shape) > 2 else 1
 
 
-def _seconds(count: float, node: NodeResult, board: NodeModel) -> float:
-    if node.unit == "ns":
+def _seconds(count: float | None, node: NodeResult, board: NodeModel) -> float:
+    if node.unit == "ns" or count is None:
         raise DiscoError(f"node {node.node} measured time, which is not projected: run on emulated boards")
     if node.unit != "instructions":
         return count / board.clock_hz

@@ -14,7 +14,7 @@ from disco_targets.tables import report_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from disco_host.results import Difference, NodeResult, RunResult
+    from disco_host.results import Difference, NodeResult, OpResult, RunResult
     from disco_host.stats import Summary
 
 
@@ -34,20 +34,33 @@ def print_report(result: RunResult, console: Console) -> None:
 
 
 def ops_table(node: NodeResult) -> Table:
-    """One node's ops: medians in the node's own unit."""
+    """One node's ops: medians in the node's own unit; ops that TFLite computes together stand below their stage."""
     title = f"Node {node.node}: {escape(node.board)} ({escape(node.core)}), medians in {node.unit}"
-    table = report_table(title, ("op",), ("MACs", "compute", "share", "wait", "bytes sent"))
-    total = node.compute.median or 1
-    for op in node.ops:
-        table.add_row(
-            escape(op.name),
-            f"{op.macs_executed:,}",
-            _count(op.compute.median),
-            f"{100 * op.compute.median / total:.1f} %",
-            _count(op.wait.median),
-            f"{op.bytes_sent:,}",
-        )
+    together = [stage for stage in node.stages if len(stage.ops) > 1]
+    note = "TFLite computes the ops of a stage together: -, not measured one by one." if together else None
+    columns = ("MACs", "compute", "share", "wait", "bytes sent")
+    table = report_table(title, ("op",), columns, caption=note, caption_justify="left")
+    stages = {stage.ops[0]: (number, stage) for number, stage in enumerate(node.stages) if stage in together}
+    for op in _by_stage(node):
+        if op.name in stages:
+            number, stage = stages[op.name]
+            table.add_row(f"stage {number}", "", *_figures(stage.compute, stage.wait, node), "")
+        name = escape(op.name) if op.compute is not None else f"  {escape(op.name)}"
+        table.add_row(name, f"{op.macs_executed:,}", *_figures(op.compute, op.wait, node), f"{op.bytes_sent:,}")
     return table
+
+
+def _by_stage(node: NodeResult) -> list[OpResult]:
+    """The ops in the order in which the node computes them."""
+    ops = {op.name: op for op in node.ops}
+    return [ops[name] for stage in node.stages for name in stage.ops] or list(node.ops)
+
+
+def _figures(compute: Summary | None, wait: Summary | None, node: NodeResult) -> tuple[str, str, str]:
+    if compute is None or wait is None:
+        return "-", "-", "-"
+    share = 100 * compute.median / (node.compute.median or 1)
+    return _count(compute.median), f"{share:.1f} %", _count(wait.median)
 
 
 def nodes_table(result: RunResult) -> Table:

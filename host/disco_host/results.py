@@ -12,23 +12,27 @@ if TYPE_CHECKING:
     from disco_host.remote.probes import ProbedLink
     from disco_host.stats import Summary
 
-RESULT_SCHEMA = 2
+RESULT_SCHEMA = 3
 
 
 @dataclass(frozen=True)
 class OpResult:
-    """One op of one node over all measured inferences; counts in the node's unit."""
+    """One op of one node over all measured inferences; counts in the node's unit.
+
+    `compute`, `wait` and `send` are None where TFLite computes the op with others as one stage: they are not measured
+    one by one, and `NodeResult.stages` has the stage's.
+    """
 
     name: str
     kind: str
     macs_dense: int
     """Multiplications of the op's share on this node if no sub-row were pruned."""
     macs_executed: int
-    compute: Summary
+    compute: Summary | None
     """Inside the kernels, interrupts taken out."""
-    wait: Summary
+    wait: Summary | None
     """Blocked on received rows or on a full line."""
-    send: Summary
+    send: Summary | None
     """Packing, unpacking and looks at the links: protocol work, also that of frames that came during a wait."""
     bytes_sent: int
     """Payload bytes of the op's output that leave the node in one inference."""
@@ -87,8 +91,7 @@ class NodeResult:
     memory: Memory | None
     """None where the run did not build the node's firmware, or its stack is not bounded (a process)."""
     stages: tuple[StageResult, ...] = ()
-    """Empty where the node runs op by op. Where it runs stages, the op with most MACs of each stands for the stage in
-    `ops`."""
+    """Empty where the node runs op by op."""
     steps: tuple[float, ...] = ()
     """Medians of what each step computed, in the order of manifest.steps_of. Empty where they are not recorded."""
 

@@ -12,7 +12,7 @@ from disco_firmware.inputs import load_inputs, load_labels
 from disco_firmware.reference import REFERENCE, XNNPACK
 from disco_host.boards_open import Boards, open_boards
 from disco_host.check import Checker, share_right
-from disco_host.cluster import ClusterNode, load_cluster
+from disco_host.cluster import EMULATED_PORT, ClusterNode, load_cluster
 from disco_host.config import CYCLES_ESTIMATE, EMULATED, INSTRUCTIONS, LINUX, POSIX, RunConfig
 from disco_host.estimate import check_units
 from disco_host.golden import Golden
@@ -104,6 +104,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     cluster = _cluster(config, bundle)
     manifest = bundle.manifest
     _check_linux_nodes(config, manifest.nodes, cluster)
+    _check_logs(config, cluster)
     config = replace(config, engine=_engine(config, cluster))
     model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
@@ -196,6 +197,11 @@ def _check_linux_nodes(config: RunConfig, nodes: int, cluster: tuple[ClusterNode
         raise UsageError(f"{kind} nodes measure time, which is not projected: use --project with emulated boards")
 
 
+def _check_logs(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> None:
+    if config.logs is not None and cluster is not None and all(node.port != EMULATED_PORT for node in cluster):
+        raise UsageError(f"{config.boards} has no board that runs on this PC, whose log could be kept: no --keep-logs")
+
+
 def _probe(config: RunConfig, boards: Boards, progress: Progress) -> tuple[ProbedLink, ...]:
     if not config.probe_links or boards.linux is None:
         return ()
@@ -207,8 +213,13 @@ def _engine(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     """That of Linux nodes where the cluster file does not say; boards understand native nodes only."""
     if config.engine is None:
         return TFLITE if cluster is None or all(node.is_linux for node in cluster) else NATIVE
-    if config.boards != LINUX and not any(node.is_linux for node in cluster or ()):
+    linux = [node for node in cluster or () if node.is_linux]
+    if config.boards != LINUX and not linux:
         raise UsageError(f"engine {config.engine} is for Linux nodes: run with --boards linux, or without --engine")
+    if linux and all(node.engine not in (None, config.engine) for node in linux):
+        raise UsageError(
+            f"{config.boards} says the engine of each Linux node, none is {config.engine}: leave --engine out"
+        )
     return config.engine
 
 
@@ -219,6 +230,9 @@ def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     else:
         modes = {(node.engine or config.engine, node.mode or config.mode) for node in cluster or () if node.is_linux}
         modes |= {(NATIVE, REFERENCE) for node in cluster or () if not node.is_linux}
+    for node in cluster or ():
+        if node.mode == XNNPACK and (node.engine or config.engine) != TFLITE:
+            raise UsageError(f'{config.boards}: node {node.node}: mode = "{XNNPACK}" is for engine {TFLITE} alone')
     kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
     if len(kernels) > 1:
         raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")

@@ -111,22 +111,24 @@ def _node_events(
 ) -> list[Event]:
     events: list[Event] = []
     ops = manifest.programs[node.node].ops
-    for first, end in runs_of_ops([op.joined for op in ops]):
-        together, records = ops[first:end], node.ops[first:end]  # joined ops take turns: one slice for all of them
+    for places in _together(manifest, node):  # one slice for all of them
+        together, records = [ops[place] for place in places], [node.ops[place] for place in places]
         start = origin + (records[0].start - node.start) * scale
         events.append(
             slice_of(
                 " + ".join(f"{op.kind} {op.name}" for op in together),
                 node.node,
                 start,
-                (records[0].end - records[0].start) * scale,
+                (max(record.end for record in records) - records[0].start) * scale,
                 inference=capture.inference,
                 macs_executed=sum(op.macs_executed for op in together),
                 bytes_sent=sum(op.bytes_sent for op in together),
             )
         )
         computed = [record.compute for record in records]
-        names = ["compute"] if len(together) == 1 else [f"compute {op.name}" for op in together]
+        names = ["compute"] if len(together) == 1 or node.stages else [f"compute {op.name}" for op in together]
+        if node.stages:
+            computed = [sum(computed)]
         parts = [("wait", sum(record.wait for record in records)), *zip(names, computed, strict=True)]
         for name, ticks in (*parts, ("send", sum(record.send for record in records))):
             if ticks:
@@ -135,13 +137,20 @@ def _node_events(
     return events
 
 
+def _together(manifest: Manifest, node: NodeCapture) -> list[tuple[int, ...]]:
+    """Ops that are computed as one: those of a stage, or joined ones, which take turns."""
+    program = manifest.programs[node.node]
+    if node.stages:
+        return [stage.ops for stage in program.stages]
+    return [tuple(range(*ends)) for ends in runs_of_ops([op.joined for op in program.ops])]
+
+
 def _link_events(
     manifest: Manifest, capture: InferenceCapture, node: NodeCapture, origin: float, scale: float
 ) -> list[Event]:
     """Exchanges from the first byte queued to the last one packed, never overlapping on a link."""
     events = []
     free: dict[int, int] = {}
-    makers = {op.output: op.name for op in manifest.ops}
     sends = zip(manifest.programs[node.node].sends, node.routes, strict=True)
     for send, route in sorted(sends, key=lambda pair: pair[1].last_packed):
         if not route.payload_bytes:
@@ -151,7 +160,7 @@ def _link_events(
         free[send.receiver] = last
         events.append(
             slice_of(
-                f"exchange {send.exchange}: {makers.get(send.tensor, 'input')}",
+                manifest.exchange_label(send),
                 _track(manifest, node.node, send.receiver),
                 origin + (first - node.start) * scale,
                 (last - first) * scale,

@@ -5,24 +5,27 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disco_planning import latency
-from disco_planning.planner import PROFILES, check_sparsity, equilibrium, for_latency, uniform
+from disco_planning.cli_sparsity import check_profile, number, planned, pruned_already
+from disco_planning.planner import PROFILES
 from disco_planning.shares import fractions, parse_shares
 from disco_planning.sources import known_models
 from disco_planning.systems import known_systems
-from disco_planning.units import parse_bandwidth, parse_compute, parse_time
+from disco_planning.units import parse_bandwidth, parse_compute
 from disco_targets.command import check_reports, command_parser, run_command, write_json
-from disco_targets.errors import EXIT_OK, DiscoError, UsageError
+from disco_targets.disk import writing_to
+from disco_targets.errors import EXIT_OK, UsageError
 from disco_targets.tables import report_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disco_planning.analysis import Analysis, Point
-    from disco_planning.latency import Cluster, Convention, LayerCost, Sparsities
+    from disco_planning.latency import Cluster, Convention
     from disco_planning.sources import Network
     from disco_planning.systems import System
 
@@ -53,22 +56,25 @@ def _latency(options: argparse.Namespace) -> int:
     from disco_planning.report import print_report, sweep_table
     from disco_planning.sources import load_network
 
+    check_profile(options)
     network = load_network(options.model)
+    _check_excluded(options, network)
     system, cluster = _cluster(options, network)
     convention = _convention(options, system)
     plan_file = _plan_file(options, network)
     check_reports({"--json": options.json, "--plot": options.plot, "--output": plan_file})
     costs = latency.layer_costs(network.layers, cluster, convention)
-    pruned = _pruned(options, network, cluster)
+    pruned = pruned_already(options, network, cluster)
     if pruned is not None:
         costs = latency.as_pruned(costs, pruned)
-    sparsities = _planned(options, costs, convention) if pruned is None else pruned
+    sparsities = planned(options, costs, convention) if pruned is None else pruned
     analysis = analyse(network, system, cluster, costs, sparsities, convention)
     points = _sweep(options, network, cluster, convention)
     if options.plot is not None:
         from disco_planning.plot import plot_png
 
-        options.plot.write_bytes(plot_png(analysis))
+        with writing_to(options.plot.parent):
+            options.plot.write_bytes(plot_png(analysis))
     document = analysis.to_json()
     if points:
         document["sweep"] = [dataclasses.asdict(point) for point in points]
@@ -76,7 +82,7 @@ def _latency(options: argparse.Namespace) -> int:
     console = report_console()
     print_report(analysis, console)
     if points:
-        console.print(sweep_table(points, _number(options.sparsity)))
+        console.print(sweep_table(points, number(options.sparsity)))
     if plan_file is not None:
         _write_plan(plan_file, options.model, analysis)
         console.print(f"Sparsity of each layer{_purpose(network)}: {plan_file}", highlight=False, soft_wrap=True)
@@ -115,70 +121,18 @@ def _shares(options: argparse.Namespace, network: Network) -> tuple[float, ...]:
     return network.shares or equal if network.nodes == options.nodes else equal
 
 
+def _check_excluded(options: argparse.Namespace, network: Network) -> None:
+    for pattern in options.exclude:
+        if not any(fnmatchcase(layer.name, pattern) for layer in network.layers):
+            raise UsageError(f"--exclude {pattern}: {network.name} has no layer of such a name")
+
+
 def _convention(options: argparse.Namespace, system: System) -> Convention:
     """What the command line says; of the bytes of a value else the system, else the paper."""
     choices = {field.name: getattr(options, field.name) for field in dataclasses.fields(latency.Convention)}
     said = (options.value_bytes, system.value_bytes, latency.PAPER.value_bytes)
     value_bytes = next(value for value in said if value is not None)
     return latency.Convention(**{**choices, "value_bytes": value_bytes, "exclude": tuple(options.exclude)})
-
-
-def _pruned(options: argparse.Namespace, network: Network, cluster: Cluster) -> Sparsities | None:
-    """What a bundle or a sparsity file says; None where the sparsity is planned here."""
-    if options.equilibrium or options.target_latency is not None:
-        return None
-    if options.sparsity is not None:
-        return _from_file(options.sparsity, network, cluster) if _number(options.sparsity) is None else None
-    if network.sparsities is not None and network.nodes != cluster.nodes:
-        raise UsageError(
-            f"{options.model} was cut for {network.nodes} nodes: use --nodes {network.nodes}, or give --sparsity, "
-            "--equilibrium or --target-latency"
-        )
-    return network.sparsities
-
-
-def _planned(options: argparse.Namespace, costs: tuple[LayerCost, ...], convention: Convention) -> Sparsities:
-    if options.equilibrium or options.target_latency is not None:
-        _check_prunable(costs)
-    if options.equilibrium:
-        return equilibrium(costs)
-    if options.target_latency is not None:
-        return for_latency(costs, parse_time(options.target_latency), options.profile, convention)
-    return {} if options.sparsity is None else uniform(costs, float(options.sparsity))
-
-
-def _check_prunable(costs: tuple[LayerCost, ...]) -> None:
-    """UsageError when there is nothing to plan."""
-    if any(cost.prunable for cost in costs):
-        return
-    if any(cost.sub_rows for cost in costs):
-        raise UsageError(
-            "no layer can be pruned: there is none whose channels the shares divide into whole ones. The pruner rounds "
-            "the shares, so plan with --indivisible pruned"
-        )
-    raise UsageError("no layer can be pruned: nothing is exchanged. Use two nodes or more")
-
-
-def _from_file(name: str, network: Network, cluster: Cluster) -> Sparsities:
-    from disco_planning.sparsity_file import read_sparsity
-
-    if not name.endswith(".json"):
-        raise UsageError(f"sparsity {name!r} is neither a number from 0 to 1 nor a sparsity file (.json)")
-    plan = read_sparsity(Path(name))
-    if plan.nodes != cluster.nodes:
-        raise DiscoError(f"{name} was made for {plan.nodes} nodes: use --nodes {plan.nodes}, or make it again")
-    unknown = sorted(set(plan.layers) - {layer.name for layer in network.layers})
-    if unknown:
-        raise DiscoError(f"{name} names layers that {network.name} does not have: {', '.join(unknown[:5])}")
-    return {name: sparsity for name, sparsity in plan.layers.items() if sparsity > 0}
-
-
-def _number(text: str | None) -> float | None:
-    """The uniform sparsity; None when there is none, or a file is meant."""
-    try:
-        return None if text is None else check_sparsity(float(text))
-    except ValueError:
-        return None
 
 
 def _sweep(
@@ -194,7 +148,7 @@ def _sweep(
     bandwidths = [cluster.bandwidth_bytes_per_s]
     if options.sweep_bandwidth is not None:
         bandwidths = _bandwidths(options.sweep_bandwidth)
-    return sweep(network, nodes, bandwidths, cluster.operations_per_s[0], convention, _number(options.sparsity))
+    return sweep(network, nodes, bandwidths, cluster.operations_per_s[0], convention, number(options.sparsity))
 
 
 def _bandwidths(text: str) -> list[float]:
@@ -227,7 +181,9 @@ def _write_plan(path: Path, model: str, analysis: Analysis) -> None:
     from disco_planning.sparsity_file import SparsityPlan, write_sparsity
 
     layers = {row.cost.layer.name: row.sparsity for row in analysis.rows if row.cost.sub_rows}
-    write_sparsity(path, SparsityPlan(model, analysis.system.name, analysis.cluster.nodes, layers))
+    cluster = analysis.cluster
+    shares = cluster.shares if len(set(cluster.shares)) > 1 else None
+    write_sparsity(path, SparsityPlan(model, analysis.system.name, cluster.nodes, layers, shares))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -271,7 +227,7 @@ def _add_sparsity(parser: argparse.ArgumentParser) -> None:
     add("--equilibrium", action="store_true", help="of each layer so that L_comm = L_comp; writes a sparsity file")
     add("--target-latency", metavar="T", help="the least that takes at most T, e.g. 35ms")
     profile = "with --target-latency: one sparsity for all (default), or the same fraction of each layer's equilibrium"
-    group.add_argument("--profile", choices=PROFILES, default=PROFILES[0], help=profile)
+    group.add_argument("--profile", choices=PROFILES, help=profile)
 
 
 def _add_convention(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,16 @@ def print_report(analysis: Analysis, console: Console) -> None:
 def layers_table(analysis: Analysis) -> Table:
     """One row for each layer; the longer of the two times is what it takes, unless they cannot overlap."""
     columns = ("channels", "MMAC", "S", "L_comm ms", "L_comp ms", "ms")
-    table = report_table(escape(title(analysis)), ("layer",), columns, box=SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table = report_table(
+        escape(title(analysis)),
+        ("layer",),
+        columns,
+        box=SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+        caption="S: communication sparsity, the fraction of sub-rows (weights from one channel to the outputs of "
+        "another node) that are pruned. L_comm: time of the exchange. L_comp: of the slowest node's computation.",
+        caption_justify="left",
+    )
     for row in analysis.rows:
         layer = row.cost.layer
         table.add_row(

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from disco_targets.errors import DiscoError, UsageError
 
@@ -23,6 +24,8 @@ class PlannedCut:
     """The fraction of each node; None for equal ones."""
     layers: tuple[str, ...]
     """Names of its mixing layers, where the plan has them."""
+    input_range: tuple[float, float] | None = None
+    """The least and the greatest value of the inputs that the model was exported with; None where it does not tell."""
 
 
 def parse_shares(text: str) -> tuple[float, ...]:
@@ -60,17 +63,27 @@ def read_plan(text: str, where: str) -> PlannedCut:
     """The plan in the metadata of an ONNX model (under `PLAN_KEY`).
 
     Raises:
-        DiscoError: It cannot be read; `where` names the model.
+        DiscoError: It cannot be read; `where` names the model. A range that makes no sense is none: nothing but a
+            warning depends on it.
     """
     try:
         plan = json.loads(text)
         nodes, shares = int(plan["nodes"]), plan["shares"]
         names = tuple(str(layer["name"]) for layer in plan.get("layers", ()))
-        return PlannedCut(nodes, None if shares is None else fractions([float(x) for x in shares], nodes), names)
-    except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
+        shared = None if shares is None else fractions([float(x) for x in shares], nodes)
+        return PlannedCut(nodes, shared, names, _input_range(plan.get("input_range")))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, UsageError) as error:
         raise DiscoError(
             f"the plan in {where} ({PLAN_KEY}) cannot be read: export the model again, or give --shares"
         ) from error
+
+
+def _input_range(limits: Any) -> tuple[float, float] | None:
+    try:
+        low, high = (float(limit) for limit in limits)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return (low, high) if -math.inf < low < high < math.inf else None
 
 
 def wrapper_prefix(names: Sequence[str], planned: Sequence[str]) -> str:

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco_planning.layers import read_table, unique_names
-from disco_planning.shares import fractions
+from disco_planning.shares import contiguous_owners, fractions
 from disco_targets.errors import DiscoError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from importlib.abc import Traversable
 
     from disco_planning.layers import Layer
 
 ZOO_PREFIX = "zoo:"
 _SUB_ROWS = ("sub_rows", "sub_rows_pruned", "sub_rows_recomputed")
+_NOBODY = -1
+"""In a bundle the owner of a constant channel."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,18 @@ class Network:
     """For how many nodes it was cut (a bundle) or planned (an ONNX file with the pruner's plan)."""
     shares: tuple[float, ...] | None = None
     """The fraction of each of those nodes; None for equal ones."""
+    owners: tuple[tuple[int, ...], ...] = ()
+    """Of a bundle: the node of each output channel of its convolutions and linear layers, -1 for none."""
     for_pruner: bool = True
     """Whether its layers are called as in the PyTorch network, so that the pruner finds them."""
+
+    def is_cut_by(self, shares: Sequence[float]) -> bool:
+        """Whether a bundle gives each node the channels that these fractions give it."""
+        return all(
+            owner in (_NOBODY, expected)
+            for owners in self.owners
+            for owner, expected in zip(owners, contiguous_owners(len(owners), len(shares), shares), strict=True)
+        )
 
 
 def known_models() -> tuple[str, ...]:
@@ -97,11 +109,14 @@ def _bundle(folder: Path) -> Network:
         document = json.loads(manifest.read_text(encoding="utf-8"))
         counted = {op["name"]: [int(op[count]) for count in _SUB_ROWS] for op in document["ops"]}
         name, nodes = str(document["model"]["name"]), int(document["nodes"])
-        shares = _shares([tensor["owners"] for tensor in document["tensors"]], nodes)
+        owners = {tensor["name"]: tensor["owners"] for tensor in document["tensors"]}
+        shares = _shares(list(owners.values()), nodes)
+        mixed = [owners[op["output"]] for op in document["ops"] if op["kind"] in ("CONV_2D", "FULLY_CONNECTED")]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DiscoError(f"{manifest} is damaged ({error!r}): export the model again") from error
     sparsities = {op: (pruned + recomputed) / rows for op, (rows, pruned, recomputed) in counted.items() if rows}
-    return Network(name, layers, sparsities, nodes, shares, for_pruner=False)
+    cut = tuple(tuple(of) for of in mixed if isinstance(of, list))
+    return Network(name, layers, sparsities, nodes, shares, cut, for_pruner=False)
 
 
 def _shares(owners: list[Any], nodes: int) -> tuple[float, ...] | None:

@@ -2,28 +2,33 @@
 
 As JSON:
 
-    {"format": "disco-sparsity", "version": 1, "model": "...", "system": "...", "nodes": 2, "layers": {"name": 0.9}}
+    {"format": "disco-sparsity", "version": 1, "model": "...", "system": "...", "nodes": 2, "shares": [0.75, 0.25],
+     "layers": {"name": 0.9}}
 
-`layers` maps the name of each layer (a PyTorch module's qualified name) to its communication sparsity, from 0
-(everything is sent) to 1 (nothing is); a layer that is not listed has 0.
+`shares` are fractions of all channels, one for each node; null, or left out, for equal ones. `layers` maps the name of
+each layer (a PyTorch module's qualified name) to its communication sparsity, from 0 (everything is sent) to 1 (nothing
+is); a layer that is not listed has 0.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from disco_planning.shares import fractions
 from disco_targets.command import write_json
-from disco_targets.errors import DiscoError
+from disco_targets.errors import DiscoError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 FORMAT = "disco-sparsity"
 VERSION = 1
 _KEYS = {"format", "version", "model", "system", "nodes", "layers"}
+_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,15 @@ class SparsityPlan:
     """For which system, in words."""
     nodes: int
     layers: Mapping[str, float]
+    shares: tuple[float, ...] | None = None
+    """The fraction of each node; None for equal ones."""
+
+    def is_for(self, shares: Sequence[float]) -> bool:
+        """Whether it was made for these fractions."""
+        mine = self.shares or (1 / self.nodes,) * self.nodes
+        return len(mine) == len(shares) and all(
+            math.isclose(one, other, abs_tol=_TOLERANCE) for one, other in zip(mine, shares, strict=True)
+        )
 
 
 def write_sparsity(path: Path, plan: SparsityPlan) -> None:
@@ -46,6 +60,7 @@ def write_sparsity(path: Path, plan: SparsityPlan) -> None:
         "model": plan.model,
         "system": plan.system,
         "nodes": plan.nodes,
+        "shares": plan.shares,
         "layers": dict(plan.layers),
     }
     write_json(path, document)
@@ -69,14 +84,21 @@ def read_sparsity(path: Path) -> SparsityPlan:
         raise DiscoError(f"{path} is not a sparsity file: make one with disco-latency --equilibrium")
     if document.get("version") != VERSION:
         raise DiscoError(f"{path} has version {document.get('version')!r}; this version of disco-edge reads {VERSION}")
-    if set(document) != _KEYS:
-        raise DiscoError(f"{path}: unknown or missing keys {', '.join(sorted(set(document) ^ _KEYS))}")
+    if wrong := (set(document) - {"shares"}) ^ _KEYS:
+        raise DiscoError(f"{path}: unknown or missing keys {', '.join(sorted(wrong))}")
     layers, nodes = document["layers"], document["nodes"]
     if type(nodes) is not int or nodes < 1 or not isinstance(layers, dict):
         raise DiscoError(f"{path}: nodes must be a positive whole number and layers an object")
     for name, value in layers.items():
         if type(value) not in (int, float) or not 0 <= value <= 1:
             raise DiscoError(f"{path}: the sparsity of layer {name!r} is {value!r}: a number from 0 to 1 is needed")
-    return SparsityPlan(
-        str(document["model"]), str(document["system"]), nodes, {k: float(v) for k, v in layers.items()}
-    )
+    shares = _shares(document.get("shares"), nodes, path)
+    sparsities = {name: float(value) for name, value in layers.items()}
+    return SparsityPlan(str(document["model"]), str(document["system"]), nodes, sparsities, shares)
+
+
+def _shares(values: Any, nodes: int, path: Path) -> tuple[float, ...] | None:
+    try:
+        return None if values is None else fractions([float(value) for value in values], nodes)
+    except (ValueError, TypeError, OverflowError, UsageError) as error:
+        raise DiscoError(f"{path}: shares are {values!r}: a list of one fraction for each node is needed") from error

@@ -85,6 +85,8 @@ class _Reader:
         _, out_h, out_w, out_ch = self._shape(op.Outputs(0))
         weights = self._shape(op.Inputs(1))
         read = 1 if depthwise else weights[3]  # input channels of one output
+        if not depthwise and read == 1 < in_ch:
+            name = f"depthwise_{name}"  # as disco-export calls it
         return self._layer(
             name,
             tensor,

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
+from disco_targets.disk import full_disk, is_full, writing_to
 from disco_targets.errors import EXIT_FAILED, DiscoError, UsageError, exit_code
 from disco_targets.interrupts import interruptible
 
@@ -46,7 +47,8 @@ def run_command(name: str, action: Callable[[Console], int]) -> int:
         return exit_code(error)
     except OSError as error:
         about = f"{error.filename}: " if error.filename is not None else ""
-        say(errors, f"{name}: {about}{error.strerror or error}")
+        full = full_disk(error, advice="free some space where this command writes its output and files")
+        say(errors, f"{name}: {full if is_full(error) else f'{about}{error.strerror or error}'}")
         return EXIT_FAILED
     except MemoryError:
         say(errors, f"{name}: this PC's memory does not suffice: run fewer or smaller inputs")
@@ -106,8 +108,9 @@ def write_text(path: Path, text: str) -> None:
     """Writes a file whole or not at all; raises as `write_json`."""
     partial = _partial(path)
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with writing_to(path.parent):
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
     except OSError as error:
         raise DiscoError(f"{path} cannot be written: {error.strerror}") from error
     finally:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from disco_targets.disk import FREE_SPACE, writing_to
+
 LOCK_NAME = ".disco-in-use"
 _PREFIX = "disco-"
 
@@ -65,7 +67,15 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
     Raises:
         OSError: It cannot be made.
+        DiscoError: The disk is full, then or within the block.
     """
+    advice = f"{FREE_SPACE}, or name a folder on another disk in TMPDIR"
+    with writing_to(Path(tempfile.gettempdir()), advice), _held_folder(purpose) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def _held_folder(purpose: str) -> Iterator[Path]:
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         remove_unheld(left)
     lock = None

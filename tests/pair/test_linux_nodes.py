@@ -118,6 +118,25 @@ def test_both_engines_in_one_network_are_refused_before_anything_is_started(
         run(RunConfig(bundle=make_bundle(2, "linux"), boards=str(path)))
 
 
+@pytest.mark.parametrize(
+    ("nodes", "options", "message"),
+    [
+        ('engine = "native"', {"engine": TFLITE}, "says the engine of each Linux node, none is tflite"),
+        ('engine = "native"\nmode = "xnnpack"', {}, 'node 0: mode = "xnnpack" is for engine tflite alone'),
+        ('mode = "xnnpack"', {"engine": NATIVE}, 'node 0: mode = "xnnpack" is for engine tflite alone'),
+        ("", {"logs": Path("logs")}, "has no board that runs on this PC"),
+    ],
+)
+def test_what_no_node_of_a_cluster_would_follow_is_refused(
+    make_bundle: BundleMaker, tmp_path: Path, nodes: str, options: dict, message: str
+) -> None:
+    path = tmp_path / "cluster.toml"
+    table = f'[[node]]\nboard = "linux"\nport = "disco://127.0.0.1:{{}}"\n{nodes}\n'
+    path.write_text(table.format(1) + table.format(2))
+    with pytest.raises(UsageError, match=message):
+        run(RunConfig(bundle=make_bundle(2, "linux"), boards=str(path), **options))
+
+
 @pytest.mark.parametrize(("boards", "engine"), [("linux", NATIVE), ("posix", None)])
 def test_kernels_that_no_node_has_are_refused(make_bundle: BundleMaker, boards: str, engine: str | None) -> None:
     with pytest.raises(UsageError, match="no node computes with xnnpack"):

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from disco_targets.command import check_writable, run_command, write_json
+from disco_targets.disk import writing_to
 from disco_targets.errors import DiscoError, UsageError, exit_code
 from disco_targets.interrupts import interruptible
+from disco_targets.scratch import scratch_folder
 
 
 class BoardSilentError(DiscoError):
@@ -43,7 +48,14 @@ def test_a_bug_is_raised_again() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(28, "No space left on device"), "x: No space left on device\n"),
+        (
+            OSError(28, "No space left on device"),
+            "x: the disk is full: free some space where this command writes its output and files\n",
+        ),
+        (
+            OSError(122, "Disk quota exceeded", "a"),
+            "x: the disk is full at a: free some space where this command writes its output and files\n",
+        ),
         (OSError(36, "File name too long", "aaa"), "x: aaa: File name too long\n"),
         (FileNotFoundError("No usable temporary directory"), "x: No usable temporary directory\n"),
         (MemoryError(), "x: this PC's memory does not suffice: run fewer or smaller inputs\n"),
@@ -55,6 +67,30 @@ def test_what_the_system_refuses_is_one_line(error: Exception, words: str, capsy
 
     assert run_command("x", fail) == 1
     assert capsys.readouterr().err == words
+
+
+def test_a_full_disk_is_told_with_what_is_written_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system names no file when a write fails; numpy not even the reason."""
+    full = Path("/dev/full")
+    told = rf"^the disk is full at {tmp_path}: free some space there"
+    with pytest.raises(DiscoError, match=f"{told}$"), writing_to(Path("outer")), writing_to(tmp_path):
+        full.write_text("x")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with (
+        pytest.raises(DiscoError, match=f"{told}, or name a folder on another disk in TMPDIR$"),
+        scratch_folder("full"),
+    ):
+        full.write_text("x")
+    with pytest.raises(OSError, match="Is a directory"), writing_to(tmp_path):
+        tmp_path.write_text("x")
+    short = OSError("640 requested and 0 written")
+    with pytest.raises(OSError, match="640"), writing_to(tmp_path):
+        raise short
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(DiscoError, match="the disk is full"), writing_to(tmp_path):
+        raise short
 
 
 def test_an_interrupt_comes_once_and_ignored_signals_stay_ignored() -> None:

@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from disco_converter import graph as g
 from disco_converter.calibration import range_warning
 from disco_converter.cli import main
 from disco_converter.memory import plan_memory
+from disco_converter.node_shares import planned_range, planned_shares
 from disco_converter.ownership import Split
 from disco_converter.partition import partition
 from disco_converter.tflite_reader import read_tflite
@@ -98,8 +100,12 @@ def test_buffers_that_live_together_do_not_overlap(nodes: int) -> None:
 
 
 def test_more_nodes_than_channels_are_refused() -> None:
-    with pytest.raises(DiscoError, match="use at most 4 nodes"):
+    with pytest.raises(DiscoError, match=r"has output channels \(4\): use at most 4 nodes"):
         partition(_chain(), 5)
+    tensors = {"x": _tensor("x", 1, 2, 2, 3), "a": _tensor("a", 1, 2, 2, 1)}
+    graph = g.Graph(tensors, (g.Op(0, "CONV_2D", ("x",), "a", _conv(_filter(1, 3))),), "x", ("a",))
+    with pytest.raises(DiscoError, match=r"\(1\): this network fits on one node only"):
+        partition(graph, 2)
 
 
 @pytest.mark.parametrize(
@@ -178,6 +184,14 @@ def test_calibration_data_of_another_range_than_in_training_is_told(
     assert ["the network was exported with between 0 and 255" in text for text in warnings] == [True] * (
         trained == [0.0, 255.0]
     )
+
+
+def test_a_plan_that_cannot_be_read_stops_only_what_needs_it() -> None:
+    model = SimpleNamespace(metadata_props=[SimpleNamespace(key=PLAN_KEY, value="{")])
+    assert planned_shares(model, "a.onnx", 1) is None
+    assert planned_range(model, "a.onnx") is None
+    with pytest.raises(DiscoError, match=r"the plan in a\.onnx"):
+        planned_shares(model, "a.onnx", 2)
 
 
 def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
@@ -320,7 +334,7 @@ def test_an_old_bundle_stays_when_the_new_one_cannot_take_its_place(
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(DiscoError, match=rf"the disk is full at {tmp_path}: free some space there, or name a folder"):
         export_tiny(tmp_path / "bundle", nodes=3)
     assert load_bundle(tmp_path / "bundle").manifest == old.manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "bundle.tflite"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from disco_converter.report import print_report
 from disco_converter.stages import stages_of
 from disco_converter.tflite_reader import read_tflite
 from disco_converter.tflite_writer import write_stage
+from disco_firmware import reference
 from disco_firmware.build import build_node
 from disco_firmware.reference import MODES
 from disco_targets.errors import DiscoError
@@ -38,9 +40,21 @@ def test_a_big_model_for_linux_has_no_c_sources(
             build_node(bundle.path, 0, port="posix")
 
 
-def test_a_small_model_for_linux_has_them(tmp_path: Path) -> None:
+def test_a_small_model_for_linux_has_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     bundle = export_tiny(tmp_path / "tiny", 2, "linux")
+    assert capfd.readouterr() == ("", "")  # nor does TFLite chatter
     assert {file.name for file in (bundle.path / "node0").iterdir()} == C_FILES | {"stages"}
+
+
+def test_what_tflite_says_beside_its_notes_is_not_hidden(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        os.write(2, b"another's line\nbar INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\nERROR: why\n")
+        raise DiscoError("why")
+
+    with pytest.raises(DiscoError), reference._without_notes():
+        fail()
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "another's line\nbar ERROR: why\nafterwards\n"
 
 
 def test_a_big_model_is_proved_with_fewer_inputs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

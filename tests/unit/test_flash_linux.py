@@ -84,6 +84,9 @@ def test_a_mixed_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(cli_flash, "stop_agents", lambda nodes, _: (AgentStatus(0, nodes[0].ssh, "stopped"),))
     assert cli_flash.main([str(bundle), "--boards", str(file), "--stop"]) == 0
     assert capsys.readouterr().out == "node 0 (pi): stopped\n"
+    for option in (["--stop"], ["--python", "python3.11"], ["--wheel", "x.whl"], ["--ssh-config", "x"]):
+        assert cli_flash.main([str(bundle), "--boards", str(file), "--node", "1", *option]) == 2
+        assert "ssh reaches none of those chosen" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,11 @@ def test_a_mixed_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_options_of_linux_nodes_need_a_cluster(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli_flash.main(["bundle", *option]) == 2
     assert "are for the Linux nodes of --boards FILE.toml" in " ".join(capsys.readouterr().err.split())
+
+
+def test_nothing_is_installed_to_stop_an_agent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli_flash.main(["bundle", "--boards", "cluster.toml", "--stop", "--wheel", "x.whl"]) == 2
+    assert "--stop installs nothing: leave --wheel out" in capsys.readouterr().err
 
 
 def test_no_wheel(tmp_path: Path) -> None:

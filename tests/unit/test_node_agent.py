@@ -485,6 +485,19 @@ def test_a_cached_part_that_was_changed_is_asked_for_again(tmp_path: Path) -> No
     assert Slice(tmp_path, _request(), "another runtime").folder != slice_.folder
 
 
+def test_a_full_disk_is_told_to_the_host(door: Door, tmp_path: Path) -> None:
+    with _control(door) as line:
+        line.sendall(pack_message(_request()))
+        assert _answer(line) == Need((0,))
+        (parts,) = (tmp_path / "cache").glob("*/parts")
+        (parts / f".disco_model.c.{os.getpid()}").symlink_to("/dev/full")
+        line.sendall(pack_bytes(b"int x;"))
+        answer = _answer(line)
+    assert answer == Refusal(
+        f"the disk is full at {parts}: free some space on this node, or keep its slices elsewhere (disco-node --cache)"
+    )
+
+
 def test_the_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
     slices = []
     for number in range(KEPT + 4):

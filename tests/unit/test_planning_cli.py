@@ -46,6 +46,12 @@ def test_json_has_totals_and_layers(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Dense exchange: 1.138 s, 32.33 times as long" in printed
     assert "1 of 54 layers stay dense" in printed
     assert "not measured" in printed
+    for definition in (
+        "S: communication sparsity, the fraction of sub-rows",
+        "L_comm: time of",
+        "L_comp: of the slowest",
+    ):
+        assert definition in " ".join(printed.split())
 
 
 def test_bandwidth_and_compute_say_the_same_as_the_system() -> None:
@@ -139,7 +145,28 @@ def test_a_bundle_cut_unevenly_is_taken_as_it_is(tmp_path: Path, capsys: pytest.
     (bundle / "bundle.json").write_text(json.dumps(manifest))
     document = run_json(str(bundle), *PAPER)
     assert document["system"]["shares"] == [0.75, 0.25]
-    assert run_json(str(bundle), *PAPER, "--shares", "1,1")["system"]["shares"] == [0.5, 0.5]
+    assert run_json(str(bundle), *PAPER, "--shares", "3,1")["total_seconds"] == document["total_seconds"]
+
+
+def test_a_sparsity_is_of_one_cut_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from helpers.tiny_bundle import export_tiny
+
+    bundle = str(export_tiny(tmp_path / "bundle").path)
+    assert main([bundle, *PAPER, "--shares", "3,1"]) == 2
+    assert "was cut with other shares than 3,1" in capsys.readouterr().err
+    assert run_json(bundle, *PAPER, "--shares", "1.01,1")["system"]["shares"][0] > 0.5  # the same channels
+    assert run_json(bundle, *PAPER, "--shares", "3,1", "--sparsity", "0.5")["mean_sparsity"] == 0.5
+    # A file is told by what was planned for it, whatever the model.
+    uneven = ("zoo:resnet8", *PAPER, "--shares", "3,1")
+    assert main([*uneven, "--equilibrium"]) == 0
+    assert read_sparsity(Path("resnet8.sparsity.json")).shares == (0.75, 0.25)
+    assert main([*uneven, "--sparsity", "resnet8.sparsity.json"]) == 0
+    capsys.readouterr()
+    assert main(["zoo:resnet8", *PAPER, "--sparsity", "resnet8.sparsity.json"]) == 1
+    assert "was made for other shares than 0.5, 0.5 (for 0.75, 0.25): use --shares" in capsys.readouterr().err
+    assert main(["zoo:resnet8", *PAPER, "--equilibrium"]) == 0
+    assert main([*uneven, "--sparsity", "resnet8.sparsity.json"]) == 1
+    assert "(for equal ones)" in capsys.readouterr().err
 
 
 def prune_half(bundle: Path) -> None:
@@ -243,6 +270,14 @@ def test_help_has_examples_models_and_systems(capsys: pytest.CaptureFixture[str]
         (["zoo:resnet8", *PAPER, "--target-latency", "1us"], 1, "cannot be reached"),
         (["zoo:resnet8", *PAPER, "--sweep-bandwidth", "1MB/s"], 2, "is no range"),
         (["zoo:resnet8", *PAPER, "--sweep-nodes", "--shares", "0.75,0.25"], 2, "over equal nodes"),
+        (["zoo:resnet8", *PAPER, "--profile", "equilibrium"], 2, "--profile equilibrium says how --target-latency"),
+        (["zoo:resnet8", *PAPER, "--equilibrium", "--profile", "uniform"], 2, "give both, or leave it out"),
+        (
+            ["zoo:resnet8", *PAPER, "--exclude", "stem", "--exclude", "*sample"],
+            2,
+            "--exclude *sample: resnet8 has no layer",
+        ),
+        (["zoo:resnet8", "--nodes", "1", "--system", "paper", "--sparsity", "0.9"], 2, "nothing is exchanged"),
         (["zoo:resnet8", *PAPER, "--value-bytes", "0"], 2, "value_bytes is 0"),
         (["zoo:resnet8", *PAPER, "--json", "a", "--plot", "a"], 2, "name the same file"),
         (["zoo:resnet8", *PAPER, "--json", "missing/a.json"], 1, "cannot be written"),

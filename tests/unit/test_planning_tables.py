@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from disco_planning.layers import Layer, read_table, write_table
+from disco_planning.shares import PLAN_KEY, PlannedCut, read_plan
 from disco_planning.sources import known_models, load_network
 from disco_planning.sparsity_file import SparsityPlan, read_sparsity, write_sparsity
 from disco_targets.errors import DiscoError, UsageError
@@ -198,6 +199,17 @@ def test_an_onnx_file_that_cannot_be_tabled(tmp_path: Path, operator: str, heigh
         load_network(onnx_with(operator, height, tmp_path / "a.onnx"))
 
 
+def test_a_plan_is_read_strictly_but_for_its_range() -> None:
+    """Shares decide how a network is cut; nothing but a warning depends on the range."""
+    plan = {"nodes": 2, "shares": [3, 1], "layers": [{"name": "stem"}], "input_range": [-1, 2.5]}
+    assert read_plan(json.dumps(plan), "a.onnx") == PlannedCut(2, (0.75, 0.25), ("stem",), (-1.0, 2.5))
+    for limits in (None, [], [1, 0], [0, 1e999], [0, 10**400], ["a", {}], {"low": 0, "high": 1}, float("nan")):
+        assert read_plan(json.dumps({**plan, "input_range": limits}), "a.onnx").input_range is None
+    for change in ({"nodes": "two"}, {"nodes": 1e999}, {"shares": [1]}, {"shares": [10**400, 1]}, {"layers": [1]}):
+        with pytest.raises(DiscoError, match=rf"the plan in a.onnx \({PLAN_KEY}\) cannot be read"):
+            read_plan(json.dumps({**plan, **change}), "a.onnx")
+
+
 @pytest.mark.parametrize(("kind", "package"), [("onnx", "onnx"), ("tflite", "tflite")])
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
@@ -217,6 +229,9 @@ def test_a_sparsity_file_survives(tmp_path: Path) -> None:
     plan = SparsityPlan("zoo:resnet8", "paper", 2, {"stem": 0.0, "stages.0.conv1": 0.875})
     write_sparsity(tmp_path / "a.json", plan)
     assert read_sparsity(tmp_path / "a.json") == plan
+    uneven = dataclasses.replace(plan, shares=(0.75, 0.25))
+    write_sparsity(tmp_path / "a.json", uneven)
+    assert read_sparsity(tmp_path / "a.json") == uneven
 
 
 @pytest.mark.parametrize(
@@ -229,6 +244,8 @@ def test_a_sparsity_file_survives(tmp_path: Path) -> None:
         ({"layers": {"a": 1.5}}, "layer 'a' is 1.5"),
         ({"layers": {"a": True}}, "layer 'a' is True"),
         ({"layers": []}, "layers an object"),
+        ({"shares": [0.5, 0.4]}, r"shares are \[0.5, 0.4\]"),
+        ({"shares": 2}, "shares are 2: a list"),
     ],
 )
 def test_a_wrong_sparsity_file(tmp_path: Path, change, message: str) -> None:

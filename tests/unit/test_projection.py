@@ -19,6 +19,7 @@ from disco_firmware.manifest import (
     NodeProgram,
     NodeReceive,
     NodeSend,
+    OpInfo,
     Route,
     TensorInfo,
 )
@@ -59,7 +60,7 @@ MANIFEST = Manifest(
     input="x",
     outputs=("c",),
     tensors=(TensorInfo("a", 1, (1, ROWS, 5, 4), 1.0, 0, (0, 0, 1, 1)),),
-    ops=(),
+    ops=(OpInfo(0, "conv_a", "CONV_2D", ("x",), "a", 0, 0, 0, 0),),
     exchanges=(Exchange(0, "a", (Route(0, 1, (0, 1), 40), Route(1, 0, (2, 3), 40))),),
     programs=(_program(0), _program(1)),
 )
@@ -130,7 +131,7 @@ def test_a_slow_answer_is_exposed(tmp_path: Path) -> None:
     assert projection.exposed_share == pytest.approx(1.6 / 2.4, abs=1e-4)
     assert [node.waiting_ms for node in projection.nodes] == pytest.approx([1.6, 1.6], abs=1e-5)
     path = [step.label for step in projection.critical_path]
-    assert path == ["credit", "exchange 0", "b + c"]
+    assert path == ["credit", "exchange 0: conv_a", "b + c"]
 
 
 def test_bytes_on_the_line_are_those_of_the_protocol(tmp_path: Path) -> None:

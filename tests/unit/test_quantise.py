@@ -12,6 +12,7 @@ import pytest
 from disco_converter import quantise
 from disco_converter.calibration import check_calibration, load_calibration
 from disco_converter.quantise import quantise_onnx
+from disco_converter.tflite_reader import read_tflite
 from disco_targets.errors import DiscoError
 
 if TYPE_CHECKING:
@@ -285,6 +286,31 @@ def test_a_convolution_is_int8_channels_last_close_and_repeatable(tmp_path, tens
     zero = {(o, i) for o in range(4) for i in range(3) if not weight[o, :, :, i].any()}
     assert zero == {(1, 0), (3, 2)}
     assert_close_to_onnx(path, loaded, data[:3])
+
+
+@pytest.mark.slow
+def test_what_the_converter_writes_in_another_layout_or_as_groups_can_be_sliced(tmp_path, tensorflow):
+    """A depthwise convolution with two strides, and a concatenation behind a residual add."""
+    rng = np.random.default_rng(8)
+    shapes = {"stem": (4, 3, 3, 3), "depthwise": (4, 1, 3, 3), "conv": (4, 4, 3, 3), "last": (6, 8, 3, 3)}
+    weights = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+
+    def conv(name: str, source: str, output: str, **options: Any) -> Any:
+        return helper.make_node("Conv", [source, name], [output], name=name, pads=[1, 1, 1, 1], **options)
+
+    nodes = [
+        conv("stem", "input", "a"),
+        conv("depthwise", "a", "x", strides=[2, 1], group=4),
+        conv("conv", "x", "b"),
+        helper.make_node("Add", ["b", "x"], ["y"]),
+        helper.make_node("Concat", ["x", "y"], ["both"], axis=1),
+        conv("last", "both", "output"),
+    ]
+    path, data = save(tmp_path, nodes, [1, 3, 8, 6], weights), samples(8, 8, 6, 3)
+    content = quantise_onnx(path, data)
+    kinds = [op.kind for op in read_tflite(content).ops]
+    assert kinds == ["CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D", "ADD", "CONCATENATION", "CONV_2D"]
+    assert_close_to_onnx(path, interpreter(content), data[:3])
 
 
 def assert_close_to_onnx(path: Path, loaded: Any, data: np.ndarray) -> None:

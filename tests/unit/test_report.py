@@ -20,10 +20,11 @@ from disco_firmware.manifest import (
     NodeProgram,
     NodeReceive,
     NodeSend,
+    NodeStage,
     OpInfo,
     TensorInfo,
 )
-from disco_firmware.protocol import OpRecord, RouteRecord
+from disco_firmware.protocol import OpRecord, RouteRecord, StageRecord
 from disco_host.capture import InferenceCapture, NodeCapture
 from disco_host.measure import link_results, node_results
 from disco_host.report import describe, print_report
@@ -201,6 +202,36 @@ def test_report_of_a_good_run() -> None:
     assert "NOT" not in text
     text = _printed(replace(_result(), kernels="xnnpack"))
     assert "equals that of the whole model in XNNPACK on this PC" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_ops_of_a_stage_are_not_measured_one_by_one(together: bool) -> None:
+    """The stage's time stands above them; a stage of one op is that op."""
+    places = [(0, 1)] if together else [(0,), (1,)]
+    stages = tuple(NodeStage("", (), (), ops, ()) for ops in places)
+    manifest = replace(MANIFEST, programs=tuple(replace(p, stages=stages) for p in MANIFEST.programs))
+    whole, none = OpRecord(1000, 1150, 94, 30, 12, 0), OpRecord(1000, 1000, 0, 0, 0, 0)
+    capture = _capture(4)
+    if together:
+        capture = replace(capture, nodes=tuple(replace(node, ops=(whole, none)) for node in capture.nodes))
+    records = [StageRecord(1000, 1150, 0, op.wait, 0, op.compute, 0, 0) for op in capture.nodes[0].ops][: len(places)]
+    capture = replace(capture, nodes=tuple(replace(node, stages=tuple(records)) for node in capture.nodes))
+    result = replace(_result(), nodes=node_results(manifest, _facts("ns"), [capture]))
+    rows = [line.split("│")[1:-1] for line in _printed(result).splitlines() if "conv" in line or "stage 0" in line]
+    shown = [[cell.strip() for cell in row] for row in rows[: len(rows) // 2]]
+    slices = [event for event in chrome_trace(manifest, result, capture)["traceEvents"] if event["ph"] == "X"]
+    first = next(event for event in slices if event["pid"] == 0)
+    data = json.loads(json.dumps(result.to_json()))["nodes"][0]
+    if together:
+        assert shown == [["stage 0", "", "94", "100.0 %", "30", ""], ["conv", "40", "-", "-", "-", "8"]]
+        assert [data["ops"][op][part] for op in (0, 1) for part in ("compute", "wait", "send")] == [None] * 6
+        assert (first["name"], first["dur"]) == ("CONV_2D conv + SELECT_CHANNELS gather[0]", 0.15)
+        assert [event["name"] for event in slices if "ticks" in event["args"]][:3] == ["wait", "compute", "send"]
+    else:
+        assert shown == [["conv", "40", "54", "57.4 %", "30", "8"]]
+        assert data["ops"][0]["compute"]["median"] == 54
+        assert first["name"] == "CONV_2D conv"
+    assert [stage["compute"]["median"] for stage in data["stages"]] == ([94] if together else [54, 40])
 
 
 @pytest.mark.parametrize("unit", ["instructions", "cycles-estimate"])

@@ -18,6 +18,7 @@ from typing import IO
 from disco_firmware.bundle import sha256_of
 from disco_firmware.reference import MODES
 from disco_host.node.messages import NATIVE, TFLITE, Part, Prepare
+from disco_targets.disk import writing_to
 from disco_targets.errors import DiscoError
 from disco_targets.scratch import LOCK_NAME, hold, remove_unheld
 
@@ -34,6 +35,7 @@ _NAMES = {
 }
 ABANDONED_S = 600.0
 """A slice without a lock that is so old was left before anybody held it."""
+_ADVICE = "free some space on this node, or keep its slices elsewhere (disco-node --cache)"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _BUNDLE_ID = re.compile(r"[0-9a-f]{32}")
 _MOST_NODES = 256
@@ -79,6 +81,7 @@ class Slice:
 
         Raises:
             OSError: The cache cannot be written.
+            DiscoError: The disk is full.
         """
         key = [request.bundle, request.node, request.nodes, request.engine, request.framed, runtime]
         key += [[part.name, part.size, part.sha256] for part in request.parts]
@@ -86,8 +89,9 @@ class Slice:
         self.request = request
         self.folder = cache / digest
         self.parts = self.folder / "parts"
-        self._in_use = _hold(self.folder)
-        self.parts.mkdir(exist_ok=True)
+        with writing_to(cache, _ADVICE):
+            self._in_use = _hold(self.folder)
+            self.parts.mkdir(exist_ok=True)
         _trim(cache)
 
     def close(self) -> None:
@@ -104,14 +108,13 @@ class Slice:
         """Writes a part from its bytes, of which exactly `part.size` are taken from `chunks`.
 
         Raises:
-            DiscoError: They are not what was announced.
-            OSError: The disk is full.
+            DiscoError: They are not what was announced, or the disk is full.
         """
         partial = self.parts / f".{part.name}.{os.getpid()}"
         digest = hashlib.sha256()
         left = part.size
         try:
-            with partial.open("wb") as file:
+            with writing_to(self.parts, _ADVICE), partial.open("wb") as file:
                 for chunk in chunks if left else ():
                     left -= len(chunk)
                     if left < 0:

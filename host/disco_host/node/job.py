@@ -43,6 +43,7 @@ from disco_host.node.messages import (
 )
 from disco_host.node.native_build import image_of, runtime_hash
 from disco_host.node.rendezvous import Rendezvous, hang_up
+from disco_targets.disk import full_disk, is_full
 from disco_targets.errors import DiscoError
 from disco_targets.scratch import scratch_folder
 
@@ -102,7 +103,8 @@ class Job:
         except DiscoError as error:
             self._refuse(str(error))
         except OSError as error:
-            self._refuse(f"{error.filename or 'the connection'}: {error.strerror or error}")
+            plain = f"{error.filename or 'the connection'}: {error.strerror or error}"
+            self._refuse(full_disk(error, advice="free some space on this node") if is_full(error) else plain)
         finally:
             self.end()
             for thread in threads:

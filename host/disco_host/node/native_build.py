@@ -18,6 +18,7 @@ from disco_firmware.bundle import sha256_of
 from disco_firmware.project import HOSTED_BSP, copy_firmware_sources, write_node_project
 from disco_targets.board import load_board
 from disco_targets.command import run_command
+from disco_targets.disk import writing_to
 from disco_targets.errors import EXIT_OK
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def build(folder: Path, node: int, nodes: int, *, framed: bool) -> None:
     Raises:
         DiscoError: No compiler, or it fails.
     """
-    with (folder / "lock").open("w") as lock:
+    with writing_to(folder), (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if image_of(folder, node) is not None:
             return
