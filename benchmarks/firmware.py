@@ -277,7 +277,7 @@ def layer_rows(case: Case, outcome: RunOutcome) -> tuple[LayerRow, ...]:
             op.kind,
             op.kernel,
             op.macs_executed,
-            int(result.compute.median),
+            int(0 if result.compute is None else result.compute.median),
             limits.get((best, op.kernel)),
         )
         for op, result in zip(outcome.bundle.manifest.programs[0].ops, outcome.result.nodes[0].ops, strict=True)

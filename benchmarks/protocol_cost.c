@@ -41,8 +41,10 @@ size_t disco_port_read(uint8_t link, uint8_t *bytes, size_t capacity) {
     line_t *line = &lines[link];
     const size_t held = line->end - line->begin;
     const size_t count = held < capacity ? held : capacity;
-    memcpy(bytes, line->bytes + line->begin, count);
-    line->begin += count;
+    if (count > 0) {
+        memcpy(bytes, line->bytes + line->begin, count);
+        line->begin += count;
+    }
     return count;
 }
 
@@ -129,8 +131,8 @@ static void start(uint8_t number, uint16_t count, const uint16_t *channels) {
     node->executor.links[peer] = &node->peer;
     disco_link_init(&node->host, NODES, number, DISCO_ADDRESS_HOST, on_peer, node);
     disco_link_init(&node->peer, number, number, peer, on_peer, node);
-    disco_link_reset(&node->peer, 1, 0);
-    disco_link_reset(&node->host, 1, 0);
+    disco_link_reset(&node->peer, 1);
+    disco_link_reset(&node->host, 1);
     lines[number].begin = lines[number].end = 0;
     node->executor.inference = 1;
     disco_exchange_begin(&node->executor);

@@ -22,7 +22,7 @@ from disco_targets.board import load_board
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNTIME = ROOT / "firmware_templates" / "disco_firmware" / "runtime"
-SOURCES = ("link", "cobs", "crc32", "stream", "exchange", "exchange_send", "exchange_receive")
+SOURCES = ("link", "cobs", "crc32", "crc32_tables", "stream", "exchange", "exchange_send", "exchange_receive")
 BOARD = "qemu-mps2-an386"
 PER_TICK = Fraction(5, 8)
 """Instructions per tick of the board's timer under -icount shift=6."""

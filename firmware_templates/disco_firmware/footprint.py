@@ -5,7 +5,7 @@ Upper bounds, held against real builds by tests/pair/test_footprint.py; `disco-f
 
 from __future__ import annotations
 
-RUNTIME_FLASH_BYTES = 29 * 1024
+RUNTIME_FLASH_BYTES = 33 * 1024
 """Code and tables of runtime, port and C library at -O3; the most on Armv6-M."""
 RUNTIME_RAM_BYTES = 12 * 1024
 """Stack, the line to the host with its receive ring, and the node's state."""

@@ -74,7 +74,7 @@ static void make_frames(void) {
     uint8_t payload[DISCO_MAX_PAYLOAD] = {0};
     for (uint32_t i = draw(4); i > 0; --i) {
         disco_link_t *maker = &links[1];
-        disco_link_reset(maker, 5, 0);
+        disco_link_reset(maker, 5);
         const uint8_t sequence = (uint8_t)(links[0].receive_next + (draw(4) == 0 ? draw(6) : 0));
         maker->send_base = maker->send_next = maker->send_cursor = maker->send_highest = sequence;
         maker->receive_next = (uint8_t)(links[0].send_base + draw(6));
@@ -93,8 +93,8 @@ int main(int argc, char **argv) {
     const unsigned long turns = argc > 2 ? strtoul(argv[2], NULL, 10) : 1000;
     disco_link_init(&links[0], 0, SELF, PEER, take, NULL);
     disco_link_init(&links[1], 1, PEER, SELF, take, NULL);
-    disco_link_reset(&links[0], 5, 0);
-    disco_link_reset(&links[1], 5, 0);
+    disco_link_reset(&links[0], 5);
+    disco_link_reset(&links[1], 5);
     for (unsigned long turn = 0; turn < turns; ++turn) {
         make_frames();
         for (uint32_t i = draw(8) == 0 ? draw(700) : 0; i > 0; --i) {

@@ -30,14 +30,14 @@ static end_t ends[LINKS];
 
 /* Prototypes of what the test calls. */
 void shim_init(int end, int self, int peer);
-void shim_reset(int end, int session, uint32_t now_ms);
+void shim_reset(int end, int session);
 void shim_answer(int end, int status);
 void shim_feed(int end, const uint8_t *bytes, size_t length);
 size_t shim_take(int end, uint8_t *bytes, size_t room);
 int shim_poll(int end, uint32_t now_ms);
 int shim_send(int end, int opcode, const uint8_t *payload, int length);
 int shim_send_control(int end, int opcode, const uint8_t *payload, int length);
-void shim_resume(int end, uint32_t now_ms);
+void shim_resume(int end);
 int shim_ready(int end);
 int shim_idle(int end);
 size_t shim_messages(int end);
@@ -73,7 +73,7 @@ static disco_status_t take(void *context, disco_link_t *link, uint8_t opcode, co
     message->length = length;
     memcpy(message->payload, payload, length);
     if (opcode == DISCO_MSG_HELLO && length == 4) {
-        disco_link_reset(link, payload[2], 0);
+        disco_link_reset(link, payload[2]);
     }
     return end->answer;
 }
@@ -83,8 +83,8 @@ void shim_init(int end, int self, int peer) {
     disco_link_init(&ends[end].link, (uint8_t)end, (uint8_t)self, (uint8_t)peer, take, &ends[end]);
 }
 
-void shim_reset(int end, int session, uint32_t now_ms) {
-    disco_link_reset(&ends[end].link, (uint8_t)session, now_ms);
+void shim_reset(int end, int session) {
+    disco_link_reset(&ends[end].link, (uint8_t)session);
 }
 
 void shim_answer(int end, int status) {
@@ -121,8 +121,8 @@ int shim_send_control(int end, int opcode, const uint8_t *payload, int length) {
     return (int)disco_link_send_control(&ends[end].link, (uint8_t)opcode, payload, (uint16_t)length);
 }
 
-void shim_resume(int end, uint32_t now_ms) {
-    disco_link_resume(&ends[end].link, now_ms);
+void shim_resume(int end) {
+    disco_link_resume(&ends[end].link);
 }
 
 int shim_ready(int end) {

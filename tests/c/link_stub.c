@@ -35,8 +35,8 @@ static void put(uint8_t *bytes, uint64_t value, size_t size) {
 }
 
 static disco_status_t greet(disco_link_t *link, const uint8_t *payload) {
-    disco_link_reset(link, payload[2], disco_port_milliseconds());
-    disco_link_reset(&peer, payload[2], disco_port_milliseconds());
+    disco_link_reset(link, payload[2]);
+    disco_link_reset(&peer, payload[2]);
     peer_frames = 0;
     peer_crc = 0;
     return disco_link_send_control(link, DISCO_MSG_WELCOME, payload, 3);
@@ -125,7 +125,7 @@ static void compute(void) {
     if (disco_link_send(&host, COMPUTE, answer, 20) == DISCO_OK) {
         compute_rounds = 0;
     }
-    disco_link_resume(&host, disco_port_milliseconds());
+    disco_link_resume(&host);
 }
 
 static disco_status_t serve(void) {

@@ -1,4 +1,5 @@
 /* Gather and scatter on random tensors, channels and parts of streams, byte by byte. Meant for sanitizers: every buffer is a block of its own. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static int check(void) {
     const uint16_t first = (uint16_t)(draw((uint32_t)stride - count + 1u) - 1u);
     const int leading = draw(3) == 1;
     for (uint16_t i = 0; i < count; ++i) {
-        any[i] = leading ? i : (uint16_t)(draw(own) - 1u);
+        const bool adjacent = i > 0 && any[i - 1] + 1 < own && draw(3) > 1;
+        any[i] = leading ? i : adjacent ? (uint16_t)(any[i - 1] + 1u) : (uint16_t)(draw(own) - 1u);
         run[i] = (uint16_t)(first + i);
     }
     const uint32_t total = disco_stream_bytes(&tensor, count);

@@ -63,7 +63,7 @@ static disco_status_t take(void *context, disco_link_t *link, uint8_t opcode, co
     case 1:
         return DISCO_ERR_TIMEOUT;
     case 2:
-        disco_link_reset(link, SESSION, 0);
+        disco_link_reset(link, SESSION);
         return DISCO_OK;
     case 3: {
         const disco_status_t status = disco_link_send(link, DISCO_MSG_CHANNELS, payload, length);
@@ -91,7 +91,7 @@ static void make_frame(void) {
 
 static void start(void) {
     disco_link_init(&link_under_test, 0, SELF, PEER, take, NULL);
-    disco_link_reset(&link_under_test, SESSION, 0);
+    disco_link_reset(&link_under_test, SESSION);
     line_length = 0;
 }
 

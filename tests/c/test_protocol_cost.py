@@ -27,9 +27,9 @@ def measured(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_instructions_of_a_look_and_of_a_byte(measured: Any) -> None:
     cost = measured(INSTRUCTIONS)
-    assert 150 < cost.look < 300 * (1 + TOLERANCE)
+    assert 70 < cost.look < 137 * (1 + TOLERANCE)
     assert set(cost.link_byte) == {"one", "two", "all"}
-    assert all(5 < each < 13.7 * (1 + TOLERANCE) for each in cost.link_byte.values())
+    assert all(4 < each < 11.8 * (1 + TOLERANCE) for each in cost.link_byte.values())
 
 
 def test_projections_assume_what_is_measured(measured: Any, repository: Path) -> None:

@@ -14,8 +14,8 @@ from helpers.c_build import RUNTIME, compile_c
 
 LINE_BYTES = 1 << 18
 SHIM = Path(__file__).parents[1] / "c" / "link_shim.c"
-SOURCES = tuple(RUNTIME / "src" / name for name in ("link.c", "cobs.c", "crc32.c"))
-STREAM_SOURCES = tuple(RUNTIME / "src" / name for name in ("stream_link.c", "cobs.c", "crc32.c"))
+SOURCES = tuple(RUNTIME / "src" / name for name in ("link.c", "cobs.c", "crc32.c", "crc32_tables.c"))
+STREAM_SOURCES = tuple(RUNTIME / "src" / name for name in ("stream_link.c", "cobs.c", "crc32.c", "crc32_tables.c"))
 STREAM_LINES = "-DDISCO_STREAM_LINES=1"
 
 
@@ -89,7 +89,7 @@ class CEnd:
         self._buffer = ctypes.create_string_buffer(LINE_BYTES)
         shim.shim_init(number, own, peer)
         if session:
-            shim.shim_reset(number, session, 0)
+            shim.shim_reset(number, session)
         shim.shim_take(number, self._buffer, room)
 
     def queue(self, opcode: int, payload: bytes) -> None:

@@ -20,6 +20,7 @@ void disco_exchange_begin(disco_executor_t *executor) {
     executor->next_receive = 0;
     for (uint8_t node = 0; node <= DISCO_MAX_PEERS; ++node) {
         executor->peers[node].next_send = disco_exchange_next_send(model, node, 0);
+        executor->peers[node].next_receive = disco_exchange_next_receive(model, node, 0);
         executor->peers[node].credit_pending = false;
     }
 }
@@ -50,45 +51,41 @@ void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t 
 
 /* ---- polling --------------------------------------------------------------------------------------------------------------- */
 
-/* How a look at the links goes. */
-typedef struct {
-    bool resumes; /* after a computation: the retransmission timers start anew */
-    bool offers;  /* gives the peers' links what they have room for */
-    uint32_t now_ms;
-} look_t;
+/* After a computation the retransmission timers start anew. The time is read only where there is something to transmit: it takes a port longer
+ * than a look at a line on which nothing came. */
+static void transmit(disco_link_t *link, bool resumes) {
+    if (disco_link_resting(link)) {
+        return;
+    }
+    if (resumes) {
+        disco_link_resume(link);
+    }
+    disco_link_transmit(link, disco_port_milliseconds());
+}
 
-static disco_status_t serve_host(disco_executor_t *executor, const look_t *look) {
-    if (executor->host == NULL) {
-        return DISCO_OK;
-    }
-    if (look->resumes) {
-        disco_link_resume(executor->host, look->now_ms);
-    }
-    const disco_status_t status = disco_link_poll(executor->host, look->now_ms);
+static disco_status_t serve_host(disco_executor_t *executor, bool resumes) {
+    const disco_status_t status = disco_link_receive(executor->host);
+    transmit(executor->host, resumes);
     return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, DISCO_NO_NODE);
 }
 
 /* What is offered between receiving and transmitting acknowledges what was received. */
-static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, const look_t *look) {
+static disco_status_t serve_peer(disco_executor_t *executor, uint8_t node, bool resumes, bool offers) {
     disco_link_t *link = executor->links[node];
-    if (look->resumes) {
-        disco_link_resume(link, look->now_ms);
-    }
-    const disco_status_t status = disco_link_receive(link, look->now_ms);
-    if (status == DISCO_OK && look->offers) {
+    const disco_status_t status = disco_link_receive(link);
+    if (status == DISCO_OK && offers && disco_exchange_has_more(executor, node)) {
         disco_exchange_offer(executor, node, link);
     }
-    disco_link_transmit(link, look->now_ms);
+    transmit(link, resumes);
     return status == DISCO_OK ? DISCO_OK : disco_executor_fail(executor, status, DISCO_NONE, node);
 }
 
-/* The time is read once for all links: it takes a port longer than a look at a line on which nothing came. */
 static disco_status_t serve_all(disco_executor_t *executor, bool resumes, bool offers) {
-    const look_t look = {resumes, offers, disco_port_milliseconds()};
-    disco_status_t status = serve_host(executor, &look);
-    for (uint8_t node = 0; node < executor->model->node_count && status == DISCO_OK; ++node) {
+    const uint8_t nodes = executor->model->node_count;
+    disco_status_t status = executor->host != NULL ? serve_host(executor, resumes) : DISCO_OK;
+    for (uint8_t node = 0; node < nodes && status == DISCO_OK; ++node) {
         if (executor->links[node] != NULL) {
-            status = serve_peer(executor, node, &look);
+            status = serve_peer(executor, node, resumes, offers);
         }
     }
     return status;
@@ -107,13 +104,12 @@ disco_status_t disco_exchange_serve(disco_executor_t *executor) {
 }
 
 void disco_exchange_resume(disco_executor_t *executor) {
-    const uint32_t now_ms = disco_port_milliseconds();
     if (executor->host != NULL) {
-        disco_link_resume(executor->host, now_ms);
+        disco_link_resume(executor->host);
     }
     for (uint8_t node = 0; node < executor->model->node_count; ++node) {
         if (executor->links[node] != NULL) {
-            disco_link_resume(executor->links[node], now_ms);
+            disco_link_resume(executor->links[node]);
         }
     }
 }

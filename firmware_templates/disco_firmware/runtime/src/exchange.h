@@ -23,6 +23,20 @@ void disco_exchange_rows_final(disco_executor_t *executor, const disco_tensor_t 
 /* Index of the first send to `node` at or after `from`; send_count when there is none. */
 uint16_t disco_exchange_next_send(const disco_model_t *model, uint8_t node, uint16_t from);
 
+/* Index of the first receive from `node` at or after `from`; receive_count when there is none. */
+uint16_t disco_exchange_next_receive(const disco_model_t *model, uint8_t node, uint16_t from);
+
+/* Whether anything is left to be packed for the peer, whatever else that waits for: most looks at a link find nothing. */
+static inline bool disco_exchange_has_more(const disco_executor_t *executor, uint8_t node) {
+    const disco_model_t *model = executor->model;
+    const disco_peer_state_t *peer = &executor->peers[node];
+    if (peer->credit_pending || peer->next_send >= model->send_count) {
+        return peer->credit_pending;
+    }
+    const disco_send_state_t *state = &model->send_states[peer->next_send];
+    return state->packed_bytes < state->final_bytes;
+}
+
 /* Fills the window of the peer's link. */
 void disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link);
 

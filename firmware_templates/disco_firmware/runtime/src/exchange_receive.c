@@ -22,43 +22,39 @@ static disco_status_t take_credit(disco_executor_t *executor, uint8_t node, cons
     return DISCO_OK;
 }
 
-static uint32_t missing_bytes(const disco_model_t *model, uint16_t index) {
-    const disco_receive_t *receive = &model->receives[index];
-    return disco_stream_bytes(&model->tensors[receive->tensor], receive->channel_count) -
-           model->receive_states[index].received_bytes;
-}
-
-/* Index of the receive whose bytes come next from `node`; receive_count when there is none. */
-static uint16_t next_receive(const disco_model_t *model, uint8_t node) {
-    uint16_t i = 0;
-    while (i < model->receive_count && (model->receives[i].peer != node || missing_bytes(model, i) == 0)) {
-        ++i;
+uint16_t disco_exchange_next_receive(const disco_model_t *model, uint8_t node, uint16_t from) {
+    uint16_t index = from;
+    while (index < model->receive_count && model->receives[index].peer != node) {
+        ++index;
     }
-    return i;
+    return index;
 }
 
 static disco_status_t take_channels(disco_executor_t *executor, uint8_t node, const uint8_t *payload, uint16_t length) {
-    if (length <= DISCO_CHANNELS_HEADER_BYTES) {
-        return disco_executor_fail(executor, DISCO_ERR_PROTOCOL, DISCO_NONE, node);
-    }
     const disco_model_t *model = executor->model;
-    const uint32_t count = (uint32_t)length - DISCO_CHANNELS_HEADER_BYTES;
-    const uint16_t index = next_receive(model, node);
-    if (index == model->receive_count) {
+    disco_peer_state_t *peer = &executor->peers[node];
+    const uint16_t index = peer->next_receive;
+    if (length <= DISCO_CHANNELS_HEADER_BYTES || index >= model->receive_count) {
         return disco_executor_fail(executor, DISCO_ERR_PROTOCOL, DISCO_NONE, node);
     }
+    const uint32_t count = (uint32_t)length - DISCO_CHANNELS_HEADER_BYTES;
     const disco_receive_t *receive = &model->receives[index];
+    const disco_tensor_t *tensor = &model->tensors[receive->tensor];
     disco_receive_state_t *state = &model->receive_states[index];
     const uint32_t offset = state->received_bytes;
+    const uint32_t missing = disco_stream_bytes(tensor, receive->channel_count) - offset;
     const bool expected = payload[0] == (uint8_t)executor->inference && payload[1] == (uint8_t)receive->exchange &&
                           disco_get_u16(payload + 2) == (uint16_t)offset;
     /* Nobody sends without credit, so that bytes of another run or for a buffer that is still in use are a fault of the sender. */
-    if (!expected || receive->exchange >= executor->opened || count > missing_bytes(model, index)) {
+    if (!expected || receive->exchange >= executor->opened || receive->peer != node || count > missing) {
         return disco_executor_fail(executor, DISCO_ERR_PROTOCOL, receive->exchange, node);
     }
-    disco_stream_scatter(model, &model->tensors[receive->tensor], receive->first_channel, receive->channel_count,
-                         offset, count, payload + DISCO_CHANNELS_HEADER_BYTES);
+    disco_stream_scatter(model, tensor, receive->first_channel, receive->channel_count, offset, count,
+                         payload + DISCO_CHANNELS_HEADER_BYTES);
     state->received_bytes += count;
+    if (count == missing) {
+        peer->next_receive = disco_exchange_next_receive(model, node, (uint16_t)(index + 1u));
+    }
     executor->moved = true;
     return DISCO_OK;
 }

@@ -54,13 +54,10 @@ static void fill_frame(const disco_executor_t *executor, const disco_send_t *sen
                         payload + DISCO_CHANNELS_HEADER_BYTES);
 }
 
-/* Packs one frame of the peer's next send; false when there is nothing to pack yet. */
+/* Packs one frame of the peer's next send, of which there is more; false when it should wait. */
 static bool send_channels(disco_executor_t *executor, uint8_t node, disco_link_t *link) {
     const disco_model_t *model = executor->model;
     disco_peer_state_t *peer = &executor->peers[node];
-    if (peer->next_send >= model->send_count) {
-        return false;
-    }
     const disco_send_t *send = &model->sends[peer->next_send];
     disco_send_state_t *state = &model->send_states[peer->next_send];
     const uint32_t total = disco_stream_bytes(&model->tensors[send->tensor], send->channel_count);
@@ -84,7 +81,7 @@ static bool send_channels(disco_executor_t *executor, uint8_t node, disco_link_t
 
 void disco_exchange_offer(disco_executor_t *executor, uint8_t node, disco_link_t *link) {
     bool more = true;
-    while (more && disco_link_ready(link)) {
+    while (more && disco_exchange_has_more(executor, node) && disco_link_ready(link)) {
         more = executor->peers[node].credit_pending ? send_credit(executor, node, link)
                                                     : send_channels(executor, node, link);
     }

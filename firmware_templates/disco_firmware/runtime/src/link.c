@@ -24,7 +24,9 @@ enum {
 };
 
 typedef char frame_fits_one_cobs_block[DISCO_MAX_PAYLOAD + DISCO_FRAME_OVERHEAD_BYTES <= DISCO_COBS_MAX_BYTES ? 1 : -1];
-typedef char long_frame_leaves_room[DISCO_LINK_RECEIVE_BYTES > DISCO_WIRE_MAX_BYTES ? 1 : -1];
+typedef char longest_frame_fits[DISCO_LINK_RECEIVE_BYTES >= DISCO_WIRE_MAX_BYTES ? 1 : -1];
+typedef char received_begins_at_word[offsetof(disco_link_t, received) % 4 == 0 ? 1 : -1];
+typedef char wire_begins_at_word[offsetof(disco_link_slot_t, wire) % 4 == 0 ? 1 : -1];
 typedef char window_divides_sequence_space[256 % DISCO_LINK_WINDOW == 0 ? 1 : -1];
 
 static uint8_t distance(uint8_t from, uint8_t to) {
@@ -52,12 +54,21 @@ static void put_header(const disco_link_t *link, uint8_t *wire, uint8_t opcode, 
     frame[AT_LENGTH] = (uint8_t)length;
 }
 
+/* The CRC that a zero byte makes that of nothing. */
+#define CRC_BEFORE_ZERO 0x0F6A7026u
+
+/* The CRC of the `length` bytes behind the first one of the block, which is zero: taken as well, for it begins at a whole word. */
+static uint32_t frame_crc(const uint8_t *block, size_t length) {
+    return disco_crc32(CRC_BEFORE_ZERO, block, 1 + length);
+}
+
 /* Completes the frame by what is known when it leaves, encodes it in place and ends it. Returns the bytes on the wire. */
 static uint16_t seal(const disco_link_t *link, uint8_t *wire) {
     uint8_t *frame = wire + 1;
     frame[AT_EXPECTED] = link->receive_next;
     const size_t covered = (size_t)AT_PAYLOAD + frame[AT_LENGTH];
-    disco_put_u32(frame + covered, disco_crc32(0, frame, covered));
+    wire[0] = 0;
+    disco_put_u32(frame + covered, frame_crc(wire, covered));
     const size_t encoded = disco_cobs_encode(wire, covered + DISCO_FRAME_CRC_BYTES);
     wire[encoded] = DELIMITER;
     return (uint16_t)(encoded + 1);
@@ -71,7 +82,7 @@ static const uint8_t *decode_frame(uint8_t *block, size_t length) {
     const uint8_t *frame = block + 1;
     const size_t covered = length - 1 - DISCO_FRAME_CRC_BYTES;
     const bool whole = frame[AT_LENGTH] == covered - AT_PAYLOAD && frame[AT_LENGTH] <= DISCO_MAX_PAYLOAD &&
-                       disco_get_u32(frame + covered) == disco_crc32(0, frame, covered);
+                       disco_get_u32(frame + covered) == frame_crc(block, covered);
     return whole ? frame : NULL;
 }
 
@@ -118,7 +129,7 @@ static void take_beyond_gap(disco_link_t *link, uint8_t sequence) {
     link->gap_highest = sequence;
 }
 
-static void take_acknowledgement(disco_link_t *link, uint8_t expected, bool again, uint32_t now_ms) {
+static void take_acknowledgement(disco_link_t *link, uint8_t expected, bool again) {
     const uint8_t progress = distance(link->send_base, expected);
     if (progress > distance(link->send_base, link->send_highest)) {
         return; /* older than what we know, or nonsense */
@@ -126,12 +137,12 @@ static void take_acknowledgement(disco_link_t *link, uint8_t expected, bool agai
     if (progress > 0) {
         link->send_base = expected;
         link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
-        link->timer_ms = now_ms;
+        link->timer_running = false;
     }
     if (again) {
         link->rewind = true;
         link->ack_due = true; /* what came damaged may have been our ACK */
-        link->timer_ms = now_ms;
+        link->timer_running = false;
     }
 }
 
@@ -165,11 +176,13 @@ static disco_status_t take_sequenced(disco_link_t *link, const uint8_t *frame) {
     return DISCO_OK;
 }
 
-static disco_status_t take_frame(disco_link_t *link, uint8_t *block, size_t length, uint32_t now_ms) {
-    if (length == 0) {
+static disco_status_t take_frame(disco_link_t *link, uint8_t *block, size_t length) {
+    if (length == 0 && !link->overlong) {
         return DISCO_OK; /* two delimiters in a row */
     }
-    const uint8_t *frame = decode_frame(block, length);
+    const bool overlong = link->overlong;
+    link->overlong = false;
+    const uint8_t *frame = overlong ? NULL : decode_frame(block, length);
     if (frame == NULL) {
         take_damaged(link);
         return DISCO_OK;
@@ -192,26 +205,47 @@ static disco_status_t take_frame(disco_link_t *link, uint8_t *block, size_t leng
         return deliver(link, frame);
     case DISCO_MSG_ACK:
     case DISCO_MSG_NAK:
-        take_acknowledgement(link, frame[AT_EXPECTED], frame[AT_OPCODE] == DISCO_MSG_NAK, now_ms);
+        take_acknowledgement(link, frame[AT_EXPECTED], frame[AT_OPCODE] == DISCO_MSG_NAK);
         return DISCO_OK;
     default:
-        take_acknowledgement(link, frame[AT_EXPECTED], false, now_ms);
+        take_acknowledgement(link, frame[AT_EXPECTED], false);
         return take_sequenced(link, frame);
     }
 }
 
+/* Where the delimiter of the frame at `block` stands by the frame's length; 0 when it does not stand there, or not yet among the `held` bytes. A look at
+ * a few bytes: whether the frame between is whole, its CRC tells. */
+static size_t end_by_length(const uint8_t *block, size_t held) {
+    const size_t shortest = 1 + DISCO_FRAME_OVERHEAD_BYTES;
+    if (held <= shortest || block[0] == DELIMITER) {
+        return 0;
+    }
+    /* A length of 0 was encoded; any other stands as it is. */
+    const size_t end = block[shortest] == DELIMITER ? shortest : shortest + block[1 + AT_LENGTH];
+    return end < held && block[end] == DELIMITER ? end : 0;
+}
+
+/* Finds the delimiter of the frame that comes in; NULL when it is not there yet. */
+static const uint8_t *find_delimiter(const disco_link_t *link) {
+    const uint8_t *const block = link->received + link->received_begin;
+    const size_t end = end_by_length(block, (size_t)(link->received_end - link->received_begin));
+    return end > 0 ? block + end
+                   : memchr(link->received + link->received_seen, DELIMITER,
+                            (size_t)(link->received_end - link->received_seen));
+}
+
 /* Takes all frames that have come in whole. A handler may reset the link: then nothing is left. */
-static disco_status_t take_frames(disco_link_t *link, uint32_t now_ms) {
-    while (link->received_seen < link->received_end) {
-        uint8_t *const unseen = link->received + link->received_seen;
-        const uint8_t *const delimiter = memchr(unseen, DELIMITER, (size_t)(link->received_end - link->received_seen));
+static disco_status_t take_frames(disco_link_t *link) {
+    while (link->received_begin < link->received_end) {
+        uint8_t *const block = link->received + link->received_begin;
+        const uint8_t *const delimiter = find_delimiter(link);
         if (delimiter == NULL) {
             link->received_seen = link->received_end;
             return DISCO_OK;
         }
-        uint8_t *const block = link->received + link->received_begin;
         link->received_seen = link->received_begin = (uint16_t)(delimiter + 1 - link->received);
-        const disco_status_t status = take_frame(link, block, (size_t)(delimiter - block), now_ms);
+        link->resting = false; /* what came may ask for something */
+        const disco_status_t status = take_frame(link, block, (size_t)(delimiter - block));
         if (status != DISCO_OK) {
             return status;
         }
@@ -219,35 +253,51 @@ static disco_status_t take_frames(disco_link_t *link, uint32_t now_ms) {
     return DISCO_OK;
 }
 
-/* Moves the frame that has come in in part to the front. Of one that is longer than any whole one the end is dropped, as it comes. */
+/* Sees to it that the rest of the longest frame has room behind what has come of it. */
 static void make_room(disco_link_t *link) {
     const uint16_t begin = link->received_begin;
-    if (begin > 0) {
-        link->received_end = (uint16_t)(link->received_end - begin);
+    const uint16_t held = (uint16_t)(link->received_end - begin);
+    if (held == 0 || held == DISCO_WIRE_MAX_BYTES) { /* so many, and no delimiter among them */
+        link->overlong = link->overlong || held > 0;
+        link->received_begin = link->received_seen = link->received_end = 0;
+    } else if (begin > sizeof link->received - DISCO_WIRE_MAX_BYTES) {
+        memmove(link->received, link->received + begin, held);
         link->received_seen = (uint16_t)(link->received_seen - begin);
+        link->received_end = held;
         link->received_begin = 0;
-        memmove(link->received, link->received + begin, link->received_end);
-    }
-    if (link->received_seen > DISCO_WIRE_MAX_BYTES) {
-        link->received_end = link->received_seen = DISCO_WIRE_MAX_BYTES;
     }
 }
 
-disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms) {
-    size_t total = 0;
-    for (bool more = true; more;) {
-        make_room(link);
-        const size_t room = sizeof link->received - link->received_end;
-        const size_t count = disco_port_read(link->port_link, link->received + link->received_end, room);
+/* For the rest of the longest frame and no more: so frames that come one after another stay where they came in. */
+static size_t room_of(const disco_link_t *link) {
+    return (size_t)(link->received_begin + DISCO_WIRE_MAX_BYTES - link->received_end);
+}
+
+static size_t read_some(disco_link_t *link, size_t room) {
+    return disco_port_read(link->port_link, link->received + link->received_end, room);
+}
+
+/* Takes what was read, `count` bytes where there was room for `room`, and what else there is to be read. */
+DISCO_APART static disco_status_t take_all(disco_link_t *link, size_t count, size_t room) {
+    size_t total = count;
+    for (;;) {
         link->received_end = (uint16_t)(link->received_end + count);
-        const disco_status_t status = take_frames(link, now_ms);
-        if (status != DISCO_OK) {
+        const disco_status_t status = take_frames(link);
+        make_room(link);
+        if (status != DISCO_OK || count < room || total >= POLL_BYTES) {
             return status;
         }
+        room = room_of(link);
+        count = read_some(link, room);
         total += count;
-        more = count == room && total < POLL_BYTES;
     }
-    return DISCO_OK;
+}
+
+disco_status_t disco_link_receive(disco_link_t *link) {
+    const size_t room = room_of(link);
+    const size_t count = read_some(link, room);
+    const bool idle = count == 0 && link->received_seen == link->received_end;
+    return idle ? DISCO_OK : take_all(link, count, room);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------------------------- */
@@ -271,6 +321,7 @@ static void put_control(disco_link_t *link, uint8_t opcode, uint16_t length) {
     put_header(link, link->control + 1, opcode, 0, length);
     link->control_length = (uint16_t)(1 + seal(link, link->control + 1));
     link->control_offset = 0;
+    link->resting = false;
 }
 
 static void put_acknowledgement(disco_link_t *link) {
@@ -281,7 +332,7 @@ static void put_acknowledgement(disco_link_t *link) {
 }
 
 /* Writes bytes [*offset, length) as far as the port takes them; true when all are written. */
-static bool write_bytes(const disco_link_t *link, const uint8_t *bytes, uint16_t length, uint16_t *offset) {
+static bool write_bytes(const disco_link_t *link, const uint8_t *bytes, uint32_t length, uint16_t *offset) {
     while (*offset < length) {
         const size_t taken = disco_port_write(link->port_link, bytes + *offset, (size_t)(length - *offset));
         if (taken == 0) {
@@ -304,7 +355,7 @@ static void count_written(disco_link_t *link, const disco_link_slot_t *slot) {
     if (link->send_cursor == link->send_highest) {
         ++link->send_highest;
         ++link->stats.frames_sent;
-        link->stats.bytes_sent += (uint32_t)slot->wire_length - DISCO_WIRE_OVERHEAD_BYTES;
+        link->stats.bytes_sent += slot->wire_length - DISCO_WIRE_OVERHEAD_BYTES;
     } else {
         ++link->stats.retransmissions;
     }
@@ -347,20 +398,15 @@ static bool needs_acknowledgement(const disco_link_t *link) {
     return link->nak_due || (link->ack_due && link->send_cursor == link->send_next);
 }
 
-/* Nothing to write, to acknowledge or to be acknowledged: most looks at a line find it so. */
-static bool is_quiet(const disco_link_t *link) {
-    return link->send_base == link->send_next && link->send_cursor == link->send_next && link->cursor_offset == 0 &&
-           link->control_length == 0 && !link->ack_due && !link->nak_due && !link->rewind;
+static bool has_to_write(const disco_link_t *link) {
+    return link->send_cursor != link->send_next || link->control_length > 0 || link->ack_due || link->nak_due ||
+           link->rewind;
 }
 
-void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
-    if (is_quiet(link)) {
-        link->timer_running = false;
-        return;
-    }
-    run_timer(link, now_ms);
+/* Control frames and frames, as far as the line takes them. */
+static void write_all(disco_link_t *link) {
     bool more = true;
-    while (more) {
+    while (more && has_to_write(link)) {
         if (link->cursor_offset == 0) {
             settle_cursor(link);
             if (link->control_length == 0 && needs_acknowledgement(link)) {
@@ -376,6 +422,15 @@ void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
     }
 }
 
+void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
+    if (link->resting) {
+        return;
+    }
+    run_timer(link, now_ms);
+    write_all(link);
+    link->resting = link->send_base == link->send_next && !has_to_write(link);
+}
+
 /* ---- interface ------------------------------------------------------------------------------------------------------------- */
 
 void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_t peer, disco_link_handler_t handler,
@@ -387,17 +442,18 @@ void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_
     link->handler = handler;
     link->context = context;
     link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
+    link->resting = true;
 }
 
-void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms) {
+void disco_link_reset(disco_link_t *link, uint8_t session) {
     link->session = session;
     link->send_base = link->send_next = link->send_cursor = link->send_highest = 0;
     link->cursor_offset = 0;
     link->rewind = link->timer_running = false;
-    link->timer_ms = now_ms;
+    link->resting = true;
     link->timeout_ms = DISCO_LINK_TIMEOUT_FIRST_MS;
     link->receive_next = link->gap_highest = 0;
-    link->gap_open = link->damage_reported = link->refused = false;
+    link->gap_open = link->damage_reported = link->refused = link->overlong = false;
     link->ack_due = link->nak_due = false;
     link->received_begin = link->received_seen = link->received_end = 0;
     link->control_length = link->control_offset = 0;
@@ -426,6 +482,7 @@ disco_status_t disco_link_commit(disco_link_t *link, uint8_t opcode, uint16_t le
     put_header(link, slot->wire, opcode, link->send_next, length);
     slot->wire_length = 0;
     ++link->send_next;
+    link->resting = false;
     return DISCO_OK;
 }
 
@@ -454,7 +511,7 @@ disco_status_t disco_link_send_control(disco_link_t *link, uint8_t opcode, const
 }
 
 disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms) {
-    const disco_status_t status = disco_link_receive(link, now_ms);
+    const disco_status_t status = disco_link_receive(link);
     disco_link_transmit(link, now_ms);
     return status;
 }
@@ -467,6 +524,6 @@ bool disco_link_eager(const disco_link_t *link) {
     return distance(link->send_base, link->send_next) < DISCO_LINK_EAGER;
 }
 
-void disco_link_resume(disco_link_t *link, uint32_t now_ms) {
-    link->timer_ms = now_ms;
+void disco_link_resume(disco_link_t *link) {
+    link->timer_running = false;
 }

@@ -27,10 +27,9 @@ static void bind_executor(disco_node_t *node) {
 }
 
 static void reset_session(disco_node_t *node) {
-    const uint32_t now_ms = disco_port_milliseconds();
-    disco_link_reset(&node->host, node->hello_session, now_ms);
+    disco_link_reset(&node->host, node->hello_session);
     for (uint8_t i = 0; i + 1 < node->model->node_count; ++i) {
-        disco_link_reset(&node->model->peer_links[i], node->hello_session, now_ms);
+        disco_link_reset(&node->model->peer_links[i], node->hello_session);
     }
     bind_executor(node);
     node->phase = DISCO_NODE_GREETED;

@@ -94,8 +94,7 @@ static void read_more(disco_link_t *link) {
     link->in_end += (uint32_t)disco_port_read(link->port_link, link->in + link->in_end, sizeof link->in - link->in_end);
 }
 
-disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms) {
-    (void)now_ms;
+disco_status_t disco_link_receive(disco_link_t *link) {
     if (link->broken) {
         return DISCO_ERR_PROTOCOL;
     }
@@ -115,8 +114,7 @@ void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_
     link->context = context;
 }
 
-void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms) {
-    (void)now_ms;
+void disco_link_reset(disco_link_t *link, uint8_t session) {
     link->session = session;
     memset(&link->stats, 0, sizeof link->stats);
 }
@@ -174,7 +172,7 @@ void disco_link_transmit(disco_link_t *link, uint32_t now_ms) {
 }
 
 disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms) {
-    const disco_status_t status = disco_link_receive(link, now_ms);
+    const disco_status_t status = disco_link_receive(link);
     disco_link_transmit(link, now_ms);
     return status;
 }
@@ -187,7 +185,6 @@ bool disco_link_eager(const disco_link_t *link) {
     return disco_link_idle(link);
 }
 
-void disco_link_resume(disco_link_t *link, uint32_t now_ms) {
+void disco_link_resume(disco_link_t *link) {
     (void)link;
-    (void)now_ms;
 }

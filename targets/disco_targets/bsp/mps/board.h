@@ -16,13 +16,22 @@ void board_set_interrupt(uint32_t irq, board_handler_t handler);
 uint32_t board_stack_bytes(void);
 uint32_t board_stack_used(void);
 
-/* counter.c: raw ticks, modulo 2^32, readable anywhere. */
+/* counter.c. A counter: its value is what the register reads, inverted where it counts down. */
+typedef struct {
+    const volatile uint32_t *value;
+    uint32_t inverted;
+} counter_t;
+
+/* Of the clock, for deadlines; and what work is counted in: the same, or cycles where the emulator estimates them. */
+extern counter_t counter_clock, counter_work;
+
 void counter_start(void);
-/* What work is counted in: ticks of the clock, or cycles where the emulator estimates them. */
-uint32_t counter_raw(void);
 int counter_is_estimate(void);
-/* Ticks of the clock, for deadlines. */
-uint32_t counter_clock_raw(void);
+
+/* Raw ticks of a counter, modulo 2^32, readable anywhere. */
+static inline uint32_t counter_raw(counter_t counter) {
+    return *counter.value ^ counter.inverted;
+}
 
 /* cmsdk_uart.c: one UART per link, received by interrupt from the first read on. */
 void uart_start(void);
@@ -30,9 +39,14 @@ size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity);
 size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length);
 /* True when any link has received bytes that were not read. Call with interrupts off before sleeping. */
 int uart_has_input(void);
-/* Raw ticks spent in handlers, between their first and last instruction that reads the counter; and how many handlers ran. Call with
+/* What handlers took: raw ticks of work between their first and last instruction that reads the counter; and how many ran. To be read with
  * interrupts off. */
-void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count);
+typedef struct {
+    uint64_t raw_ticks;
+    uint32_t handlers;
+} uart_load_t;
+
+extern volatile uart_load_t uart_load;
 /* Lets the receive interrupt of link 0 run once by software (mask all ones), or does the same work without it (mask 0). */
 void uart_pend(uint32_t mask);
 

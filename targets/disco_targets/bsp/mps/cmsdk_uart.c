@@ -32,8 +32,7 @@ typedef struct {
 static const uint32_t bases[] = DISCO_BOARD_UART_ADDRESSES;
 static const uint32_t irqs[] = DISCO_BOARD_UART_RX_IRQS;
 static ring_t rings[DISCO_BOARD_LINKS];
-static volatile uint64_t load_ticks;
-static volatile uint32_t load_count;
+volatile uart_load_t uart_load;
 
 /* Moves what the UART holds into the ring, and masks the interrupt when it does not fit. Interrupts are off. */
 static void drain(uint8_t link) {
@@ -62,12 +61,12 @@ static uint8_t link_of(uint32_t irq) {
 
 /* One handler for all links, so that each costs the same outside of the two readings: what the calibration found for link 0. */
 static void handle(void) {
-    const uint32_t start = counter_raw();
+    const uint32_t start = counter_raw(counter_work);
     const uint8_t link = link_of(cortex_m_active_interrupt());
     UART_INTERRUPT(bases[link]) = INTERRUPT_RX;
     drain(link);
-    ++load_count;
-    load_ticks += counter_raw() - start;
+    ++uart_load.handlers;
+    uart_load.raw_ticks += counter_raw(counter_work) - start;
 }
 
 void uart_start(void) {
@@ -88,21 +87,30 @@ static void unmask(uint8_t link) {
     cortex_m_enable_interrupts();
 }
 
-size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity) {
-    ring_t *ring = &rings[link];
+__attribute__((noinline)) static size_t take(ring_t *ring, uint8_t *bytes, size_t capacity) {
     const uint32_t tail = ring->tail;
     const uint32_t held = ring->head - tail;
     const size_t count = held < capacity ? held : capacity;
-    if (count > 0) {
-        cortex_m_keep_order(); /* the bytes are read after `head` that tells of them, before `tail` gives them up */
-        const uint32_t begin = tail % RING_BYTES;
-        const size_t to_end = RING_BYTES - begin;
-        const size_t first = count < to_end ? count : to_end;
-        memcpy(bytes, ring->bytes + begin, first);
-        memcpy(bytes + first, ring->bytes, count - first);
-        cortex_m_keep_order();
-        ring->tail = tail + (uint32_t)count;
+    cortex_m_keep_order(); /* the bytes are read after `head` that tells of them, before `tail` gives them up */
+    const uint32_t begin = tail % RING_BYTES;
+    const size_t to_end = RING_BYTES - begin;
+    if (count <= to_end) {
+        memcpy(bytes, ring->bytes + begin, count);
+    } else {
+        memcpy(bytes, ring->bytes + begin, to_end);
+        memcpy(bytes + to_end, ring->bytes, count - to_end);
     }
+    cortex_m_keep_order();
+    ring->tail = tail + (uint32_t)count;
+    return count;
+}
+
+size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity) {
+    ring_t *ring = &rings[link];
+    if (ring->head == ring->tail && !ring->masked) {
+        return 0;
+    }
+    const size_t count = take(ring, bytes, capacity);
     if (ring->masked) {
         unmask(link);
     }
@@ -111,11 +119,12 @@ size_t uart_read(uint8_t link, uint8_t *bytes, size_t capacity) {
 
 size_t uart_write(uint8_t link, const uint8_t *bytes, size_t length) {
     const uint32_t base = bases[link];
-    size_t count = 0;
-    while (count < length && (UART_STATE(base) & STATE_TX_FULL) == 0) {
-        UART_DATA(base) = bytes[count++];
+    const uint8_t *at = bytes;
+    const uint8_t *const end = bytes + length;
+    while (at < end && (UART_STATE(base) & STATE_TX_FULL) == 0) {
+        UART_DATA(base) = *at++;
     }
-    return count;
+    return (size_t)(at - bytes);
 }
 
 int uart_has_input(void) {
@@ -125,11 +134,6 @@ int uart_has_input(void) {
         }
     }
     return 0;
-}
-
-void uart_interrupt_load(uint64_t *raw_ticks, uint32_t *count) {
-    *raw_ticks = load_ticks;
-    *count = load_count;
 }
 
 void uart_pend(uint32_t mask) {

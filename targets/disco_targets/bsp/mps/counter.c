@@ -4,13 +4,7 @@
 #include "cortex_m.h"
 #include "disco_board.h"
 
-/* A counter: its value is what the register reads, inverted where it counts down. */
-typedef struct {
-    const volatile uint32_t *value;
-    uint32_t inverted;
-} counter_t;
-
-static counter_t clock, work;
+counter_t counter_clock, counter_work;
 
 #if DISCO_BOARD_COUNTER_CMSDK_TIMER
 
@@ -22,14 +16,14 @@ static void start_clock(void) {
     TIMER_RELOAD = 0xFFFFFFFFu;
     TIMER_VALUE = 0xFFFFFFFFu;
     TIMER_CONTROL = 1;
-    clock = (counter_t){&TIMER_VALUE, 0xFFFFFFFFu};
+    counter_clock = (counter_t){&TIMER_VALUE, 0xFFFFFFFFu};
 }
 
 #elif DISCO_BOARD_COUNTER_SSE_COUNTER
 
 static void start_clock(void) {
     *cortex_m_register(DISCO_BOARD_COUNTER_CONTROL_ADDRESS) = 1;
-    clock = (counter_t){cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS), 0}; /* the low word */
+    counter_clock = (counter_t){cortex_m_register(DISCO_BOARD_COUNTER_ADDRESS), 0}; /* the low word */
 }
 
 #else
@@ -47,7 +41,7 @@ int counter_is_estimate(void) {
 }
 
 static void start_work(void) {
-    work = counter_is_estimate() ? (counter_t){&ESTIMATE_VALUE, 0} : clock;
+    counter_work = counter_is_estimate() ? (counter_t){&ESTIMATE_VALUE, 0} : counter_clock;
 }
 
 #else
@@ -57,7 +51,7 @@ int counter_is_estimate(void) {
 }
 
 static void start_work(void) {
-    work = clock;
+    counter_work = counter_clock;
 }
 
 #endif
@@ -65,12 +59,4 @@ static void start_work(void) {
 void counter_start(void) {
     start_clock();
     start_work();
-}
-
-uint32_t counter_raw(void) {
-    return *work.value ^ work.inverted;
-}
-
-uint32_t counter_clock_raw(void) {
-    return *clock.value ^ clock.inverted;
 }

@@ -25,7 +25,7 @@ static disco_port_info_t info = {
 static uint64_t raw_extended;
 static uint32_t milliseconds, clock_of_milliseconds; /* the counter when the last of them ended */
 static bool estimates;                               /* ticks are the emulator's estimate of cycles */
-static uint64_t handler_overhead; /* instructions of CALIBRATION_ROUNDS handlers outside of their two readings */
+static uint32_t handler_overhead; /* instructions of CALIBRATION_ROUNDS handlers outside of their two readings */
 
 const disco_port_info_t *disco_port_info(void) {
     return &info;
@@ -33,7 +33,7 @@ const disco_port_info_t *disco_port_info(void) {
 
 /* 64 bits of the counters; called at least once per 2^32 ticks, and never by handlers. */
 static uint64_t raw_ticks(void) {
-    raw_extended += (uint32_t)(counter_raw() - (uint32_t)raw_extended);
+    raw_extended += (uint32_t)(counter_raw(counter_work) - (uint32_t)raw_extended);
     return raw_extended;
 }
 
@@ -52,23 +52,23 @@ uint64_t disco_port_ticks(void) {
  * network repeat to 30).
  */
 uint64_t disco_port_task_ticks(void) {
-    uint64_t in_handlers = 0;
-    uint32_t handlers = 0;
     cortex_m_disable_interrupts();
-    uart_interrupt_load(&in_handlers, &handlers);
+    const uint64_t in_handlers = uart_load.raw_ticks;
+    const uint32_t handlers = uart_load.handlers;
     const uint64_t now = raw_ticks();
     cortex_m_enable_interrupts();
-    return units(now - in_handlers) - handlers * handler_overhead / CALIBRATION_ROUNDS;
+    return units(now - in_handlers) - (uint64_t)handlers * handler_overhead / CALIBRATION_ROUNDS;
 }
 
 uint32_t disco_port_stack_used(void) {
     return board_stack_used();
 }
 
-/* Called at least once per 2^32 ticks; without a 64-bit division, for every look at the links asks. */
+/* Without a 64-bit division, for every look at busy links asks. Where 2^32 ticks pass between two calls they are lost: a computation took them, which
+ * no deadline counts. */
 uint32_t disco_port_milliseconds(void) {
     const uint32_t ticks_each = DISCO_BOARD_CLOCK_HZ / 1000u;
-    const uint32_t passed = counter_clock_raw() - clock_of_milliseconds;
+    const uint32_t passed = counter_raw(counter_clock) - clock_of_milliseconds;
     if (passed >= ticks_each) {
         const uint32_t whole = passed / ticks_each;
         milliseconds += whole;
@@ -95,7 +95,7 @@ static uint64_t time_rounds(uint32_t mask) {
 /* What a handler costs outside of its two counter readings (entry, exit): the same for every handler. */
 static void calibrate(void) {
     const uint64_t with = time_rounds(UINT32_MAX);
-    handler_overhead = with - time_rounds(0);
+    handler_overhead = (uint32_t)(with - time_rounds(0));
 }
 
 /* Whether the emulator counts instructions (-icount shift=6): without it the counter follows the PC's clock, and a loop of known length shows it. */

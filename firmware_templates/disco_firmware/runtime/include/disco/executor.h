@@ -29,7 +29,8 @@ typedef struct {
     uint16_t credit_opened;
     uint16_t
         next_send; /* index of the first send to this peer that is not packed whole; send_count when there is none */
-    bool credit_pending; /* a CREDIT of ours waits for room in the window */
+    uint16_t next_receive; /* and of the first receive from it that has not come whole; receive_count */
+    bool credit_pending;   /* a CREDIT of ours waits for room in the window */
 } disco_peer_state_t;
 
 /* Where and why a run failed; goes into the ERROR message. */

@@ -82,14 +82,15 @@ struct disco_link {
 #define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
 #define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
 #define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
-#define DISCO_LINK_RECEIVE_BYTES    (DISCO_WIRE_MAX_BYTES + 64) /* what may have come in besides the longest frame */
+#define DISCO_LINK_RECEIVE_BYTES    (DISCO_WIRE_MAX_BYTES + 51) /* the longest frame, and short ones before it */
 #define DISCO_LINK_TIMEOUT_FIRST_MS 200u
 #define DISCO_LINK_TIMEOUT_LAST_MS  2000u
 
+/* A frame is encoded in place when its turn to be written comes. It begins at a whole word, and so do channels in it. */
 typedef struct {
-    uint16_t wire_length;               /* 0 until it is encoded */
-    uint8_t expected;                   /* what it acknowledges, once encoded */
-    uint8_t wire[DISCO_WIRE_MAX_BYTES]; /* encoded in place when its turn to be written comes */
+    uint32_t wire_length; /* 0 until it is encoded */
+    uint8_t wire[DISCO_WIRE_MAX_BYTES];
+    uint8_t expected; /* what it acknowledges, once encoded */
 } disco_link_slot_t;
 
 struct disco_link {
@@ -107,9 +108,10 @@ struct disco_link {
     uint8_t send_highest;   /* sequences before it were on the wire at least once */
     uint16_t cursor_offset; /* bytes of the frame at the cursor already written */
     bool rewind;            /* go back to send_base when the frame at the cursor is written */
-    bool timer_running;
-    uint32_t timer_ms;   /* when the retransmission timer was last restarted */
-    uint32_t timeout_ms; /* current retransmission timeout */
+    bool timer_running;     /* else it starts anew at the next disco_link_transmit */
+    bool resting;           /* nothing to write, to acknowledge or to be acknowledged */
+    uint32_t timer_ms;      /* when the retransmission timer was last restarted */
+    uint32_t timeout_ms;    /* current retransmission timeout */
 
     /* receiving */
     uint8_t receive_next;    /* sequence expected next */
@@ -117,6 +119,7 @@ struct disco_link {
     bool gap_open;           /* a NAK was sent for receive_next */
     bool damage_reported;    /* a NAK was sent for a damaged frame, and no valid frame came since */
     bool refused;            /* the handler said BUSY to receive_next */
+    bool overlong;           /* the frame that comes in is longer than any: its bytes are dropped up to the delimiter */
     bool ack_due;            /* what came is not acknowledged yet */
     bool nak_due;            /* a NAK is to be sent when the line is free for it */
     uint16_t received_begin; /* of `received`: where the frame begins that is not taken yet */
@@ -124,12 +127,12 @@ struct disco_link {
     uint16_t received_end;
 
     disco_link_stats_t stats;
+    uint8_t received[DISCO_LINK_RECEIVE_BYTES]; /* as it came from the line; frames are taken where they stand */
 
     /* a control frame (ACK, NAK, HELLO or WELCOME) that waits or is being written, with a leading delimiter */
     uint16_t control_length;
     uint16_t control_offset;
     uint8_t control[DISCO_CONTROL_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES + 1];
-    uint8_t received[DISCO_LINK_RECEIVE_BYTES]; /* as it came from the line; frames are taken where they stand */
     disco_link_slot_t slots[DISCO_LINK_WINDOW]; /* frame with sequence s is in slot s % DISCO_LINK_WINDOW */
 };
 
@@ -141,7 +144,7 @@ void disco_link_init(disco_link_t *link, uint8_t port_link, uint8_t self, uint8_
 
 /* Starts a session: all numbering, buffers, timers and statistics start anew. Bytes already read from the port are forgotten; on a
  * stream, where a frame must be read and written to its end, they are dropped as frames of another session. */
-void disco_link_reset(disco_link_t *link, uint8_t session, uint32_t now_ms);
+void disco_link_reset(disco_link_t *link, uint8_t session);
 
 /* True when a new sequenced message can be taken. */
 bool disco_link_ready(const disco_link_t *link);
@@ -162,10 +165,19 @@ DISCO_MUST_CHECK disco_status_t disco_link_send_control(disco_link_t *link, uint
                                                         uint16_t length);
 
 /* Reads and delivers; never waits. Returns OK, the status of a handler, or ERR_PROTOCOL when a stream is broken. */
-DISCO_MUST_CHECK disco_status_t disco_link_receive(disco_link_t *link, uint32_t now_ms);
+DISCO_MUST_CHECK disco_status_t disco_link_receive(disco_link_t *link);
 
 /* Retransmits, writes, acknowledges; never waits. What was committed since disco_link_receive acknowledges what that delivered. */
 void disco_link_transmit(disco_link_t *link, uint32_t now_ms);
+
+/* True when disco_link_transmit has nothing to do, nor its timer. */
+static inline bool disco_link_resting(const disco_link_t *link) {
+#if DISCO_STREAM_LINES
+    return link->out_begin == link->out_end;
+#else
+    return link->resting;
+#endif
+}
 
 /* Both. */
 DISCO_MUST_CHECK disco_status_t disco_link_poll(disco_link_t *link, uint32_t now_ms);
@@ -177,8 +189,8 @@ bool disco_link_idle(const disco_link_t *link);
  * stream, nothing. */
 bool disco_link_eager(const disco_link_t *link);
 
-/* Restarts the retransmission timer; called after a computation, before polling again. */
-void disco_link_resume(disco_link_t *link, uint32_t now_ms);
+/* Restarts the retransmission timer; called after a computation, before disco_link_transmit. */
+void disco_link_resume(disco_link_t *link);
 
 #ifdef __cplusplus
 }

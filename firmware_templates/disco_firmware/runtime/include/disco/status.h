@@ -23,8 +23,11 @@ typedef enum {
 
 #if defined(__GNUC__) || defined(__clang__)
 #define DISCO_MUST_CHECK __attribute__((warn_unused_result))
+/* Keeps a function that saves and restores many registers out of a caller that seldom calls it. */
+#define DISCO_APART __attribute__((noinline))
 #else
 #define DISCO_MUST_CHECK
+#define DISCO_APART
 #endif
 
 #ifdef __cplusplus
