@@ -20,13 +20,18 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
     layers that the file leaves out stay dense. It may be of a network that wraps the planned one (`0.stem` for `stem`).
 
     Raises:
-        DiscoError: The file cannot be read, is of another form or number of nodes, or names an unknown layer.
+        DiscoError: The file cannot be read, is of another form, number of nodes or shares, or names an unknown layer.
     """
     wanted = read_sparsity(Path(path))
     if wanted.nodes != plan.nodes:
         raise DiscoError(
             f"sparsity file {path} is for {wanted.nodes} nodes and the plan for {plan.nodes}: make it again with "
             f"--nodes {plan.nodes}"
+        )
+    if not wanted.is_for(plan.shares or (1 / plan.nodes,) * plan.nodes):
+        raise DiscoError(
+            f"sparsity file {path} is for shares of {_shares(wanted.shares)} and the plan for {_shares(plan.shares)}: the "
+            "sub-rows of one are not those of the other; make the file again with --shares as in the plan"
         )
     known = {layer.name for layer in plan.layers} | set(plan.local)
     prefix = wrapper_prefix(list(wanted.layers), [layer.name for layer in plan.prunable])
@@ -39,3 +44,7 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
             )
     prunable = {layer.name for layer in plan.prunable}
     return {name: sparsity for name, sparsity in layers.items() if name in prunable}
+
+
+def _shares(shares: tuple[float, ...] | None) -> str:
+    return "equal size" if shares is None else ", ".join(f"{share:g}" for share in shares)

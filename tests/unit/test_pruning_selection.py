@@ -195,3 +195,13 @@ def test_a_wrong_sparsity_file_is_told(cut, tmp_path, content, message):
         path.write_text(content)
     with pytest.raises(DiscoError, match=message):
         load_sparsity(path, cut)
+
+
+def test_a_sparsity_file_of_other_shares_is_told(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 3))
+    uneven = plan(model, torch.zeros(1, 3, 8, 8), 2, (3, 1))
+    path = tmp_path / "sparsity.json"
+    write_sparsity(path, SparsityPlan("model", "system", 2, {"1": 0.5}, (0.75, 0.25)))
+    assert load_sparsity(path, uneven) == {"1": 0.5}
+    with pytest.raises(DiscoError, match=r"for shares of 0\.75, 0\.25 and the plan for equal size"):
+        load_sparsity(path, plan(model, torch.zeros(1, 3, 8, 8), 2))
