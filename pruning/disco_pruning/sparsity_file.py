@@ -30,8 +30,8 @@ def load_sparsity(path: str | Path, plan: Plan) -> dict[str, float]:
         )
     if not wanted.is_for(plan.shares or (1 / plan.nodes,) * plan.nodes):
         raise DiscoError(
-            f"sparsity file {path} is for shares of {_shares(wanted.shares)} and the plan for {_shares(plan.shares)}: the "
-            "sub-rows of one are not those of the other; make the file again with --shares as in the plan"
+            f"sparsity file {path} is for shares of {_shares(wanted.shares)} and the plan for {_shares(plan.shares)}: "
+            "their sub-rows are not the same; make the file again with --shares as in the plan"
         )
     known = {layer.name for layer in plan.layers} | set(plan.local)
     prefix = wrapper_prefix(list(wanted.layers), [layer.name for layer in plan.prunable])

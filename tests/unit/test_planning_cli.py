@@ -11,6 +11,7 @@ import pytest
 from disco_planning.cli import main
 from disco_planning.sources import _shares
 from disco_planning.sparsity_file import read_sparsity
+from disco_targets.errors import DiscoError
 
 PAPER = ("--nodes", "2", "--system", "paper")
 
@@ -218,6 +219,9 @@ def test_the_plan_of_an_onnx_file_is_used(tmp_path: Path) -> None:
     # Without the plan the names are those of the wrapper, and shares equal; the pruner finds its layers all the same.
     export_onnx(wrapped, "wrapped.onnx", image)
     assert run_json("wrapped.onnx", *arguments)["system"]["shares"] == [0.5, 0.5]
+    with pytest.raises(DiscoError, match="for shares of equal size and the plan for 0.7, 0.3"):
+        load_sparsity("plan.json", cut)
+    run_json("wrapped.onnx", *arguments, "--shares", "7,3")
     assert read_sparsity(Path("plan.json")).layers.keys() == {"0.2"}
     assert load_sparsity("plan.json", cut).keys() == {"2"}
 

@@ -60,7 +60,7 @@ MANIFEST = Manifest(
     input="x",
     outputs=("c",),
     tensors=(TensorInfo("a", 1, (1, ROWS, 5, 4), 1.0, 0, (0, 0, 1, 1)),),
-    ops=(OpInfo(0, "conv_a", "CONV_2D", ("x",), "a", 0, 0, 0, 0),),
+    ops=(OpInfo(0, "conv_a", "CONV_2D", ("x",), "a", 0, 0, 0, 0, 0),),
     exchanges=(Exchange(0, "a", (Route(0, 1, (0, 1), 40), Route(1, 0, (2, 3), 40))),),
     programs=(_program(0), _program(1)),
 )
