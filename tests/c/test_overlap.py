@@ -28,8 +28,7 @@ EMULATOR = (
 def _cases(count: int, instruction_set: str) -> list[OverlapCase]:
     rng = np.random.default_rng(count)
     cases = []
-    for _ in range(count):
-        layer = random_layer(rng)
+    for layer in [random_layer(rng) for _ in range(count)]:  # the same ones, however many kernels compute each
         variants: list[Variant | None] = [None, *candidates(layer, instruction_set)]
         for variant in variants:
             step = 1 if variant is None else variant.row_step(layer)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from disco_firmware.variants.add_products import AddProducts
 from disco_firmware.variants.add_table import AddTable
 from disco_firmware.variants.base import Variant
 from disco_firmware.variants.depthwise_any_dsp import DepthwiseAnyDsp
@@ -32,6 +33,7 @@ VARIANTS: dict[str, Variant] = {
     "fully_connected": FullyConnectedDsp(),
     "deep_fully_connected": FullyConnectedDsp(),
     "add": AddTable(),
+    "add_products": AddProducts(),
     "mul": MulDsp(),
     "average_pool2d": AveragePoolDsp(),
     "max_pool2d": MaxPoolDsp(),

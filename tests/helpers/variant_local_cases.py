@@ -39,4 +39,5 @@ def cases_for(name: str, count: int, seed: int) -> list[Case]:
 _GENERATORS: dict[str, Callable[[Generator], Case]] = {
     "depthwise_3x3": depthwise_3x3_case,
     "deep_fully_connected": deep_fully_connected_case,
+    "add_products": GENERATORS["add"],
 }

@@ -44,9 +44,32 @@ def extreme_cases(transform: npt.NDArray[Any]) -> list[Case]:
     return cases
 
 
-def convolution(rng: parts.Generator, data: Int8Array, weights: Int8Array, padding: tuple[int, int, int, int]) -> Case:
+def random_stride2_case(rng: parts.Generator) -> Case:
+    """Kernels 3 wide and 1 to 4 high, columns of stride 2, rows of any; else as above."""
+    kernel_h, stride_h = int(rng.integers(1, 5)), int(rng.choice([1, 2, 2, 3]))
+    height, width = (int(v) for v in rng.integers(1, 24, 2))
+    channels, filters = int(rng.integers(1, 21)), int(rng.integers(1, 8))
+    top, left = (int(v) for v in rng.choice([0, 1, 1, 2, 3], 2))
+    bottom = max(int(rng.choice([0, 1, 2])), kernel_h - height - top)
+    right = max(int(rng.choice([0, 1, 3])), 3 - width - left)
+    weights = parts.random_weights(rng, (filters, kernel_h, 3, channels))
+    data = parts.random_values(rng, (1, height, width, channels))
+    if rng.random() < 0.2:
+        data, weights = rng.choice([-128, 127], data.shape), rng.choice([-127, 127], weights.shape)
+    padding = (top, bottom, left, right)
+    return convolution(rng, data.astype(np.int8), weights.astype(np.int8), padding, (stride_h, 2))
+
+
+def convolution(
+    rng: parts.Generator,
+    data: Int8Array,
+    weights: Int8Array,
+    padding: tuple[int, int, int, int],
+    strides: tuple[int, int] = (1, 1),
+) -> Case:
     """With random scales, zero points, bias, activation and halos. `padding` is top, bottom, left, right."""
     top, bottom, left, right = padding
+    kernel = (weights.shape[1], weights.shape[2])
     size = (data.shape[1] + top + bottom, data.shape[2] + left + right)
-    window = parts.Window((3, 3), (1, 1), (1, 1), (top, left), tflite.Padding.VALID, size)
+    window = parts.Window(kernel, strides, (1, 1), (top, left), tflite.Padding.VALID, size)
     return padded_conv2d_of(rng, data, weights, window)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from disco_firmware.kernel_params import Conv2D, View
+from disco_firmware.kernel_params import Conv2D
 from disco_firmware.variants.accumulators import (
     Int64Array,
     accumulator_range,
@@ -26,6 +25,18 @@ from disco_firmware.variants.base import (
     output_fields,
     padded,
 )
+from disco_firmware.variants.conv2d_winograd_cost import (
+    ANY,
+    LINE,
+    QUAD,
+    SIGNED,
+    TWO_LINES,
+    Tiling,
+    estimate_code_bytes,
+    pairs_of,
+    predict_instructions,
+)
+from disco_firmware.variants.winograd_scaling import find_lines
 
 STORED = {
     4: np.array([[3, 0, 0], [4, 4, 4], [4, -4, 4], [1, 2, 4], [1, -2, 4], [0, 0, 3]], np.int64),
@@ -34,42 +45,14 @@ STORED = {
 """G by the outputs along a tile's side, in integers; its first row is halved, as the outputs' transform doubles it."""
 SCALE = {4: 576, 2: 4}
 """What the outputs' transform yields: this times the accumulator."""
+LINE_SCALE = {4: 576, 2: 64}
+"""The same with lines. F2's transformed weights leave room for 16 times as much."""
 FRACTION_BITS = {4: 6, 2: 2}
 """What is requantised is the accumulator times two to this power, which must fit int32."""
 OFFSET = 0x3800
 """DISCO_WINOGRAD_OFFSET: what the channels in the low halves of the input elements are too large by (F4)."""
-POSITIVE, SIGNED, ANY = 0, 1, 2
-"""DISCO_WINOGRAD_POSITIVE and so on: how accumulators are requantised."""
-LARGEST_RIGHT_SHIFT = {POSITIVE: 17, SIGNED: 23}
-"""Beyond it the rounding, which holds the zero point, does not fit int32."""
-_QUAD = 10
-"""Instructions of the inner loop for an element of two tiles: four channels and two outputs."""
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """How many tiles of outputs are computed together."""
-
-    rows: int
-    columns: int
-    """Even; the tiles of a row go in twos."""
-
-
-@dataclass(frozen=True)
-class _Costs:
-    """Instructions, fitted, and bytes of code."""
-
-    column: float
-    """Four channels of a column of inputs."""
-    row: float
-    """Two channels of a row of a tile."""
-    tile: float
-    """First half of the outputs' transform; the second half goes by columns."""
-    output_column: float
-    code_bytes: int
-
-
-_COSTS = {4: _Costs(85, 26.7, 121, 20.3, 3400), 2: _Costs(47.7, 14.2, 36.5, 8.1, 3100)}
+LARGEST_RIGHT_SHIFT = 23
+"""SIGNED: beyond it the rounding, which holds the zero point, does not fit int32."""
 
 
 class _Winograd(Variant):
@@ -87,7 +70,7 @@ class _Winograd(Variant):
 
     def __init_subclass__(cls) -> None:
         """A quad makes 16 products; the transformed tile has fewer than the MACs that it stands for."""
-        cls.instructions_per_mac = _QUAD / 16 * (cls.tile + 2) ** 2 / (9 * cls.tile**2)
+        cls.instructions_per_mac = QUAD / 16 * (cls.tile + 2) ** 2 / (9 * cls.tile**2)
 
     def fits(self, layer: Layer) -> bool:
         """Stride 1, 3x3, no dilation, and no accumulator beyond 2^25 (F2: 2^29), whatever the input."""
@@ -112,6 +95,7 @@ class _Winograd(Variant):
         op = _conv2d(layer)
         tiling = self.tiling(layer)
         requantise = op.requantise
+        lines = find_lines(op, LINE_SCALE[self.tile])
         fields = {
             "tile": self.tile,
             "pad_top": op.window.pad_top,
@@ -119,7 +103,8 @@ class _Winograd(Variant):
             "tile_rows": tiling.rows,
             "tile_columns": tiling.columns,
             "transformed": int(self.transformed),
-            "rounding": _rounding(op),
+            "rounding": self.rounding(op),
+            "shift": 0 if lines is None else lines.shift,
             "input_zero_point": op.input_zero_point,
             "weights": Reference("weights"),
             "channels": Reference("channels"),
@@ -131,7 +116,7 @@ class _Winograd(Variant):
         """The larger of a quad's columns and, unless they are in flash, two channels' weights; then the tiles."""
         tiling = self.tiling(layer)
         columns = 4 * 2 * (self.tile + 2) * (self.tile * tiling.columns + 2)
-        weights = 0 if self.transformed else self._elements * 16 * _quads(layer.inputs[0])
+        weights = 0 if self.transformed else self._elements * 8 * pairs_of(layer.inputs[0])
         return max(columns, weights) + tiling.rows * (tiling.columns // 2) * self._pair_bytes(layer)
 
     def row_step(self, layer: Layer) -> int:
@@ -153,46 +138,40 @@ class _Winograd(Variant):
         return Tiling(rows, 2 * columns)
 
     def instructions(self, layer: Layer) -> int:
-        """Fitted on an emulated M4 to 40 layers of 3 to 64 channels: within 7 %, mostly 3 %."""
-        op, output, cost, quads = _conv2d(layer), layer.output, _COSTS[self.tile], _quads(layer.inputs[0])
-        tiling = self.tiling(layer)
-        rows, tiles = -(-output.height // self.tile), -(-output.width // self.tile)
-        groups, pairs = -(-tiles // tiling.columns), -(-output.channels // 2)
-        inputs = rows * (self.tile * tiles + 2 * groups) * (cost.column * quads + (24 if _has_tail(layer) else 0))
-        inputs += rows * tiles * 2 * (self.tile + 2) * quads * cost.row
-        # The last group of a row may end with half of a block of two tiles.
-        blocks = rows * pairs * (tiles // tiling.columns * tiling.columns // 2 + -(-(tiles % tiling.columns) // 2))
-        products = blocks * (self._elements * (_QUAD * quads + (2.4 if quads <= 4 else 5)) + 30)
-        pixel = {POSITIVE: 4.8, SIGNED: 7.4, ANY: 25}[_rounding(op)] + (4.7 if _clamps(op) else 0)
-        tile = cost.tile + (0 if self.transformed else 60)
-        outputs = rows * tiles * tile + rows * output.width * cost.output_column + output.height * output.width * pixel
-        weights = 0 if self.transformed else -(-rows // tiling.rows) * groups * pairs * quads * 4 * 180
-        return round(inputs + products + output.channels * outputs + weights)
+        """Within 5 % on the layers it was fitted to."""
+        op = _conv2d(layer)
+        return predict_instructions(layer, self.tile, self.tiling(layer), self.rounding(op), self.transformed)
 
     def code_bytes(self, layer: Layer) -> int:
-        """The transforms, and the inner loop of the products: up to 16 quads unrolled, for four elements if few.
+        """Upper bound."""
+        return estimate_code_bytes(layer, self.tile, self.rounding(_conv2d(layer)), self.transformed)
 
-        Where all are few, the transforms are there several times.
-        """
-        quads = _quads(layer.inputs[0])
-        few = 3200 if quads <= 4 and layer.output.width <= 2 * self.tile else 300
-        products = 40 * (4 * quads if quads <= 4 else min(quads, 32))
-        return _COSTS[self.tile].code_bytes + (0 if self.transformed else 1700) + products + few
+    def rounding(self, op: Conv2D) -> int:
+        """LINE and so on."""
+        lines = find_lines(op, LINE_SCALE[self.tile])
+        if lines is not None:
+            return TWO_LINES if lines.two else LINE
+        shifts = _right_shifts(op)
+        return SIGNED if min(shifts) >= 1 and max(shifts) <= LARGEST_RIGHT_SHIFT else ANY
 
     def _weights(self, op: Conv2D) -> ConstantArray:
-        quads = padded(padded(op.weights, 3, 4), 0, 2)
-        out, _, _, channels = quads.shape
-        split = quads.reshape(out // 2, 2, 3, 3, channels // 4, 4)
+        pairs = padded(paired(op.weights), 0, 2)
+        out, _, _, count, _ = pairs.shape
         if self.transformed:
-            comment = (
-                "G w G' as [out / 2][element][in / 4], each {in 0 and 2, in 1 and 3} x {out 0, out 1} as pairs of int16"
-            )
-            stored = STORED[self.tile]
-            words = _pairs(np.einsum("iy,jx,okyxqc->oijqck", stored, stored, split.astype(np.int64)))
+            comment = "G w G' as [out / 2][element][in / 2], each out 0 and out 1 as pairs of int16"
+            stored, split = STORED[self.tile], pairs.reshape(out // 2, 2, 3, 3, count, 2)
+            words = np.einsum("iy,jx,okyxpc->oijpkc", stored, stored, split) * (self._scale(op) // SCALE[self.tile])
+            packed = words.astype("<i2")
+            assert np.array_equal(packed, words)
         else:
-            comment = "[out / 2][in / 4][2][9], each four input channels as int8"
-            words = np.ascontiguousarray(split.transpose(0, 4, 1, 2, 3, 5)).view(np.uint32)
-        return ConstantArray("weights", "uint32_t", words.reshape(-1), comment)
+            comment = "[out / 2][in / 4][2][9], each two pairs of int8, byte by byte"
+            quads = padded(pairs, 3, 2).reshape(out // 2, 2, 3, 3, -1, 2, 2)
+            packed = quads.transpose(0, 4, 1, 2, 3, 6, 5).astype(np.int8)
+        return ConstantArray("weights", "uint32_t", np.ascontiguousarray(packed).reshape(-1).view("<u4"), comment)
+
+    def _scale(self, op: Conv2D) -> int:
+        """What the outputs' transform yields, divided by the accumulator."""
+        return (SCALE if find_lines(op, LINE_SCALE[self.tile]) is None else LINE_SCALE)[self.tile]
 
     @property
     def _elements(self) -> int:
@@ -200,21 +179,24 @@ class _Winograd(Variant):
 
     def _pair_bytes(self, layer: Layer) -> int:
         """Elements of two tiles, and their sums for two output channels."""
-        return self._elements * 16 * (_quads(layer.inputs[0]) + 1)
+        return self._elements * 8 * (pairs_of(layer.inputs[0]) + 2)
 
     def _channels(self, op: Conv2D) -> ConstantArray:
-        shifts, rounding = _requantisation(op, FRACTION_BITS[self.tile] - 1)
-        bias = folded_bias(op.bias, op.weights, op.input_zero_point + 128)
-        columns = [
-            bias * (SCALE[self.tile] if self.transformed else SCALE[self.tile] // 16),
-            np.array(op.requantise.multipliers, np.int64),
-            rounding,
-            shifts,
-            *(_corners(op) if self.tile == 4 else ()),
-        ]
-        values = wrapped(np.stack(columns, 1)).reshape(-1)
+        scale, lines = self._scale(op), find_lines(op, LINE_SCALE[self.tile])
+        bias = folded_bias(op.bias, op.weights, op.input_zero_point + 128) * scale
+        columns = [bias if self.transformed else bias // 16]
+        if lines is None:
+            columns += _requantisation(op, self.rounding(op))
+        else:
+            columns += [lines.multipliers, lines.roundings, lines.jumps]
+        if self.tile == 4:
+            columns += _corners(op, 64 if lines is None else scale)
+        pairs = padded(np.stack(columns, 1), 0, 2).reshape(-1, 2, len(columns)).transpose(0, 2, 1)
+        pairs[:, 1:3] = pairs[:, 1:3].transpose(0, 2, 1).copy()  # multiplier and rounding of a channel side by side
         corners = ", four corners" if self.tile == 4 else ""
-        return ConstantArray("channels", "int32_t", values, f"bias, multiplier, rounding, right shift{corners}")
+        last = "right shift" if lines is None else "jump"
+        comment = f"of two channels each: bias, multiplier, rounding, {last}{corners}"
+        return ConstantArray("channels", "int32_t", wrapped(pairs).reshape(-1), comment)
 
 
 class WinogradF4(_Winograd):
@@ -249,8 +231,21 @@ def _conv2d(layer: Layer) -> Conv2D:
     return layer.params
 
 
-def _quads(view: View) -> int:
-    return -(-view.channels // 4)
+_LEFT_OVER: tuple[tuple[int, ...], ...] = ((), (0, 1), (0, 1), (0, 2, 1, 3))
+"""The pairs of so many channels that are left of fours."""
+
+
+def paired(weights: npt.NDArray[np.int8]) -> Int64Array:
+    """[out, y, x, in] to [out, y, x, pair, 2] in the order that SXTB16 makes of four channels, and what is left.
+
+    0 stands beside a channel that has no other.
+    """
+    channels = weights.shape[3]
+    whole = channels - channels % 4
+    order = [base + offset for base in range(0, whole, 4) for offset in (0, 2, 1, 3)]
+    order += [whole + offset if offset < channels - whole else channels for offset in _LEFT_OVER[channels % 4]]
+    with_zero = np.pad(weights.astype(np.int64), ((0, 0), (0, 0), (0, 0), (0, 1)))
+    return with_zero[..., order].reshape(*weights.shape[:3], -1, 2)
 
 
 def _right_shifts(op: Conv2D) -> list[int]:
@@ -259,46 +254,16 @@ def _right_shifts(op: Conv2D) -> list[int]:
     return [-shift if multiplier else 1 for multiplier, shift in pairs]
 
 
-def _rounding(op: Conv2D) -> int:
-    shifts = _right_shifts(op)
-    rectified = op.requantise.activation.minimum >= op.requantise.output_zero_point
-    if min(shifts) >= 1 and rectified and max(shifts) <= LARGEST_RIGHT_SHIFT[POSITIVE]:
-        return POSITIVE
-    return SIGNED if min(shifts) >= 1 and max(shifts) <= LARGEST_RIGHT_SHIFT[SIGNED] else ANY
-
-
-def _clamps(op: Conv2D) -> bool:
-    activation = op.requantise.activation
-    return (activation.minimum, activation.maximum) != (-128, 127)
-
-
-def _has_tail(layer: Layer) -> bool:
-    """Whether the last input channels do not fill a word."""
-    return layer.inputs[0].channels % 4 != 0
-
-
-def _pairs(values: Int64Array) -> npt.NDArray[np.uint32]:
-    """[..., 4 input channels, 2 output channels] to [..., 2, 2] words: channel 0 below 2, and 1 below 3."""
-    halves = values.astype(np.int16)
-    assert np.array_equal(halves, values)
-    low, high = halves[..., :2, :].view(np.uint16), halves[..., 2:, :].view(np.uint16)
-    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
-
-
-def _requantisation(op: Conv2D, extra: int) -> tuple[Int64Array, Int64Array]:
-    """(right shifts, rounding) per channel, as the enumeration in the C header says; `extra` is its k."""
-    shifts, kind = np.array(_right_shifts(op), np.int64), _rounding(op)
+def _requantisation(op: Conv2D, kind: int) -> list[Int64Array]:
+    """(multipliers, rounding, right shifts) per channel where there are no lines."""
+    multipliers, shifts = np.array(op.requantise.multipliers, np.int64), np.array(_right_shifts(op), np.int64)
     if kind == ANY:
-        return shifts, np.zeros_like(shifts)
-    rounding = rounding_offset(op.requantise.output_zero_point, shifts)
-    if kind == SIGNED:
-        return shifts, rounding
-    # Before the product has been rounded, which is before its last bits have gone.
-    return shifts + extra, (rounding << extra) + (1 << extra >> 1)
+        return [multipliers, np.zeros_like(shifts), shifts]
+    return [multipliers, rounding_offset(op.requantise.output_zero_point, shifts), shifts]
 
 
-def _corners(op: Conv2D) -> list[Int64Array]:
+def _corners(op: Conv2D, scale: int) -> list[Int64Array]:
     """What undoes 2x2 inputs of OFFSET in the lower right corner of a tile, in its lower right 2x2 outputs."""
-    low = padded(op.weights.astype(np.int64), 3, 4).reshape(len(op.weights), 3, 3, -1, 4)[..., :2].sum((3, 4))
+    low = paired(op.weights)[..., 0].sum(3)
     seen = [low[:, 2, 2], low[:, 2, 1:].sum(1), low[:, 1:, 2].sum(1), low[:, 1:, 1:].sum((1, 2))]
-    return [-64 * OFFSET * values for values in seen]
+    return [-scale * OFFSET * values for values in seen]

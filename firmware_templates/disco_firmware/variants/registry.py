@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from disco_firmware.variants.add_mve import AddMve
+from disco_firmware.variants.add_products import AddProducts
 from disco_firmware.variants.add_table import AddTable
 from disco_firmware.variants.base import Layer, Variant
 from disco_firmware.variants.conv2d_dsp import Conv2DDspInt8, Conv2DDspInt16
 from disco_firmware.variants.conv2d_mve import Conv2DMve
 from disco_firmware.variants.conv2d_winograd import WinogradF2, WinogradF4, WinogradF4Unpacking
+from disco_firmware.variants.conv2d_winograd_s2 import WinogradStride2
 from disco_firmware.variants.depthwise_any_dsp import DepthwiseAnyDsp
 from disco_firmware.variants.depthwise_dsp import Depthwise3x3Dsp
 from disco_firmware.variants.depthwise_mve import DepthwiseMve
@@ -24,6 +26,7 @@ VARIANTS: tuple[Variant, ...] = (
     Depthwise3x3Dsp(),
     DepthwiseAnyDsp(),
     FullyConnectedDsp(),
+    AddProducts(),
     AddTable(),
     MulDsp(),
     AveragePoolDsp(),
@@ -37,6 +40,7 @@ VARIANTS: tuple[Variant, ...] = (
     WinogradF2(),
     WinogradF4(),
     WinogradF4Unpacking(),
+    WinogradStride2(),
     Conv2DMve(),
     DepthwiseMve(),
     FullyConnectedMve(),

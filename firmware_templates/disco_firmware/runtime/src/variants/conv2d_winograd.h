@@ -2,8 +2,9 @@
  * CONV_2D 3x3 of stride 1 by Winograd's F(4x4, 3x3) or F(2x2, 3x3), exact in integers. The transforms are told in
  * conv2d_winograd_transforms.h.
  *
- * F4: 576 is 9 * 64, so multiplying by the inverse of 9 modulo 2^32 leaves 64 times the accumulator, whatever wrapped before, if
- * it fits, which the Python side has proven from the weights. F2 leaves 4 times the accumulator.
+ * F4 leaves 576 times the accumulator, F2 4 times, or 64 times where its weights are stored 16 times as large. If that fits int32, a
+ * line or two lead from it to the output (variants/winograd_scaling.py). Else, 576 being 9 * 64, multiplying by the inverse of 9 modulo
+ * 2^32 leaves 64 times the accumulator, whatever wrapped before, if it fits, which the Python side has proven from the weights.
  *
  * Inputs are taken as x + 128, which is never negative. All rows of B' but the second sum to 0, so a constant in all inputs
  * only changes element (1, 1), which is where the bias goes in too.
@@ -19,25 +20,30 @@
 
 #include "disco/kernels.h"
 #include "fixed_point.h"
+#include "variants/conv2d_winograd_products.h"
 #include "variants/conv2d_winograd_transforms.h"
 #include "variants/simd.h"
 
 #define DISCO_WINOGRAD_OFFSET 0x3800u
 
-/* How accumulators are requantised. */
+/* How what the outputs' transform leaves is requantised. */
 enum {
-    DISCO_WINOGRAD_POSITIVE, /* shifted right, and clamped to the zero point or more: what is negative does not count */
-    DISCO_WINOGRAD_SIGNED,   /* shifted right */
-    DISCO_WINOGRAD_ANY       /* shifted anywhere */
+    /* One product and a shift, the same for all channels, come to the right result for each accumulator that there can be: the Python
+     * side has chosen `multiplier` and `rounding` for that. */
+    DISCO_WINOGRAD_LINE,
+    DISCO_WINOGRAD_TWO_LINES, /* the same, but for what is negative `jump` is added to the product */
+    DISCO_WINOGRAD_SIGNED,    /* shifted right */
+    DISCO_WINOGRAD_ANY        /* shifted anywhere */
 };
 
-/* Eight numbers per output channel, with F2 the first four. k is 5 with F4, 1 with F2. */
+/* Numbers of each two output channels, in twos; with F2 the first four. */
 enum {
-    DISCO_WINOGRAD_BIAS, /* 576 (weights transformed in flash), 36 or, F2, 4 times the bias, zero point folded in */
-    DISCO_WINOGRAD_MULTIPLIER,  /* Q31 */
-    DISCO_WINOGRAD_ROUNDING,    /* 2^right shift * (zero point + 1/2); POSITIVE: 2^k times that, + 2^(k - 1); ANY: 0 */
-    DISCO_WINOGRAD_RIGHT_SHIFT, /* SIGNED: 1..23; POSITIVE: 1..17, + k; ANY: negative is left */
-    DISCO_WINOGRAD_CORNER       /* four, added to 64 times the accumulators of the tile's lower right 2x2 outputs */
+    DISCO_WINOGRAD_BIAS, /* 576 (weights transformed in flash), 36 or, F2, 4 (lines: 64) times the bias, zero point folded in */
+    DISCO_WINOGRAD_PRODUCT, /* Q31 multiplier and rounding of the one channel: 2^right shift * (zero point + 1/2); ANY: 0 */
+    DISCO_WINOGRAD_PRODUCT_TWO,                       /* and of the other */
+    DISCO_WINOGRAD_JUMP,                              /* TWO_LINES */
+    DISCO_WINOGRAD_RIGHT_SHIFT = DISCO_WINOGRAD_JUMP, /* SIGNED: 1..23; ANY: negative is left */
+    DISCO_WINOGRAD_CORNER /* four, added to what is requantised for the tile's lower right 2x2 outputs */
 };
 
 typedef struct {
@@ -45,9 +51,10 @@ typedef struct {
     uint16_t pad_top, pad_left;
     uint16_t tile_rows;    /* computed together: tile * tile_rows output rows */
     uint16_t tile_columns; /* computed together, even */
-    /* Weights: 1: [out / 2][element][in / 4][4], pairs of int16; 0 (F4 only): [out / 2][in / 4][2][9], four int8. */
+    /* Weights: 1: [out / 2][element][in / 2][2], pairs of int16; 0 (F4 only): [out / 2][in / 4][2][9], four int8. */
     uint16_t transformed;
-    uint16_t rounding; /* DISCO_WINOGRAD_POSITIVE, _SIGNED or _ANY */
+    uint16_t rounding; /* DISCO_WINOGRAD_LINE and so on */
+    uint16_t shift;    /* to the right, of all channels: LINE and TWO_LINES */
     int32_t input_zero_point;
     const uint32_t *weights;
     const int32_t *channels;
@@ -59,14 +66,17 @@ typedef struct {
 typedef struct {
     size_t tile, side; /* outputs and inputs of a tile along a side */
     size_t elements;
-    size_t quads;   /* input channels in fours */
+    size_t quads;   /* input channels in fours, the last ones may be fewer */
+    size_t pairs;   /* input channels in twos, the last one may be alone */
     size_t element; /* of two tiles: their input channels, and room for what comes out, 2 tiles x 2 channels */
-    size_t channel; /* numbers per output channel */
+    size_t channel; /* numbers of two output channels */
 } disco_winograd_sizes_t;
 
 DISCO_VARIANT disco_winograd_sizes_t disco_winograd_sizes(const disco_conv2d_winograd_t *op, const disco_input_t *in) {
-    const size_t tile = op->tile == 4 ? 4 : 2, side = tile + 2, quads = ((size_t)in->channels + 3) / 4;
-    const disco_winograd_sizes_t sizes = {tile, side, side * side, quads, 4 * quads + 4, tile == 4 ? 8 : 4};
+    const size_t tile = op->tile == 4 ? 4 : 2, side = tile + 2, channels = in->channels;
+    const size_t pairs = (channels + 1) / 2;
+    const disco_winograd_sizes_t sizes = {tile,  side,          side * side,       (channels + 3) / 4,
+                                          pairs, 2 * pairs + 4, tile == 4 ? 16 : 8};
     return sizes;
 }
 
@@ -80,52 +90,84 @@ DISCO_VARIANT void disco_winograd_input_1d(size_t tile, const uint32_t *d, uint3
     }
 }
 
-/* Up to four channels; those that are not there read as 0, and their weights are 0. */
-DISCO_VARIANT uint32_t disco_winograd_load(const int8_t *pixel, size_t channels) {
-    uint32_t word = 0;
-    if (channels >= 4) {
-        return disco_load_word(pixel);
-    }
-    for (size_t i = 0; i < channels; i++) {
-        word |= (uint32_t)(uint8_t)pixel[i] << (8 * i);
-    }
-    return word;
-}
-
 /* The inputs of a tile's column, from top to bottom, of which [first, end) exist. */
-DISCO_VARIANT void disco_winograd_column(size_t tile, const int8_t *pixel, size_t row_bytes, size_t first, size_t end,
-                                         uint32_t padding, size_t channels, uint32_t *out, size_t columns) {
-    uint32_t low[6], high[6];
+DISCO_VARIANT void disco_winograd_column(size_t tile, int which, const int8_t *pixel, size_t row_bytes, size_t first,
+                                         size_t end, uint32_t padding, uint32_t *out, size_t columns) {
+    uint32_t d[6];
     for (size_t i = 0; i < tile + 2; i++) {
-        const uint32_t word =
-            i >= first && i < end ? disco_winograd_load(pixel + (i - first) * row_bytes, channels) : padding;
-        low[i] = disco_sxtab16(0x00800080u, word);
-        high[i] = disco_sxtab16_high(0x00800080u, word);
+        d[i] = i >= first && i < end ? disco_winograd_load(which, pixel + (i - first) * row_bytes) : padding;
     }
-    disco_winograd_input_1d(tile, low, out, columns);
-    disco_winograd_input_1d(tile, high, out + (tile + 2) * columns, columns);
+    disco_winograd_input_1d(tile, d, out, columns);
 }
 
-/* All columns of a group: out[channel pair 2][row of B' d][column]. `left` is where the first one lies, from -pad_left on. */
-DISCO_VARIANT void disco_winograd_columns(size_t tile, const disco_input_t *in, int32_t top, size_t first, size_t end,
-                                          int32_t left, size_t quad, uint32_t padding, uint32_t *out, size_t columns) {
-    const size_t row_bytes = (size_t)in->width * in->stride;
-    const int8_t *const row = in->data + (size_t)(top + (int32_t)first) * row_bytes + 4 * quad;
-    const size_t channels = (size_t)in->channels - 4 * quad;
-    const int32_t stop = (int32_t)columns;
+/* Those of a group: columns and, for each of them, inputs from `row` on, of which [first, end) exist. */
+typedef struct {
+    const int8_t *row; /* the first that exists */
+    int32_t left;      /* where the first column lies */
+    size_t first, end;
+    int regular;      /* whether the end may be cut by one, or the beginning, but neither by more */
+    uint32_t padding; /* of a pair */
+} disco_winograd_inputs_t;
+
+/* All columns of a pair of channels: out[row of B' d][column]; `channel` is the pair's first. */
+DISCO_VARIANT void disco_winograd_columns(size_t tile, int which, const disco_input_t *in,
+                                          const disco_winograd_inputs_t *inputs, size_t channel, uint32_t *out,
+                                          size_t columns) {
+    const size_t row_bytes = (size_t)in->width * in->stride, side = tile + 2;
+    const int32_t stop = (int32_t)columns, left = inputs->left;
     const int32_t begin = left < 0 ? (-left < stop ? -left : stop) : 0;
     const int32_t inside = (int32_t)in->width - left < stop ? (int32_t)in->width - left : stop;
+    const uint32_t padding = inputs->padding;
     int32_t x = 0;
     for (; x < begin; x++) {
-        disco_winograd_column(tile, row, row_bytes, 0, 0, padding, channels, out + x, columns);
+        disco_winograd_column(tile, which, inputs->row, row_bytes, 0, 0, padding, out + x, columns);
     }
-    for (; x < inside; x++) {
-        disco_winograd_column(tile, row + (size_t)(left + x) * in->stride, row_bytes, first, end, padding, channels,
-                              out + x, columns);
+    const int8_t *pixel = inputs->row + (x < inside ? (size_t)(left + x) * in->stride + channel : 0);
+    uint32_t *target = out + x;
+    if (inputs->first == 0 && inputs->end == side) {
+        DISCO_UNROLL(1)
+        for (; x < inside; x++, pixel += in->stride) {
+            disco_winograd_column(tile, which, pixel, row_bytes, 0, side, padding, target++, columns);
+        }
+    } else if (inputs->regular && inputs->first == 1) {
+        DISCO_UNROLL(1)
+        for (; x < inside; x++, pixel += in->stride) {
+            disco_winograd_column(tile, which, pixel, row_bytes, 1, side, padding, target++, columns);
+        }
+    } else if (inputs->regular) {
+        DISCO_UNROLL(1)
+        for (; x < inside; x++, pixel += in->stride) {
+            disco_winograd_column(tile, which, pixel, row_bytes, 0, side - 1, padding, target++, columns);
+        }
+    } else {
+        DISCO_UNROLL(1)
+        for (; x < inside; x++, pixel += in->stride) {
+            disco_winograd_column(tile, which, pixel, row_bytes, inputs->first, inputs->end, padding, target++,
+                                  columns);
+        }
     }
     for (; x < stop; x++) {
-        disco_winograd_column(tile, row, row_bytes, 0, 0, padding, channels, out + x, columns);
+        disco_winograd_column(tile, which, inputs->row, row_bytes, 0, 0, padding, out + x, columns);
     }
+}
+
+/* The columns of up to four channels, `step` words from one pair to the next; how many pairs. */
+DISCO_VARIANT size_t disco_winograd_quad(size_t tile, const disco_input_t *in, const disco_winograd_inputs_t *inputs,
+                                         size_t channel, uint32_t *out, size_t columns) {
+    const size_t step = (tile + 2) * columns, left = in->channels % 4u;
+    if (channel + 4 <= in->channels) {
+        disco_winograd_columns(tile, DISCO_WINOGRAD_EVEN, in, inputs, channel, out, columns);
+        disco_winograd_columns(tile, DISCO_WINOGRAD_ODD, in, inputs, channel, out + step, columns);
+        return 2;
+    }
+    if (left == 3) {
+        disco_winograd_columns(tile, DISCO_WINOGRAD_APART, in, inputs, channel, out, columns);
+        disco_winograd_columns(tile, DISCO_WINOGRAD_ALONE, in, inputs, channel + 1, out + step, columns);
+        return 2;
+    }
+    disco_winograd_columns(tile, left == 2 ? DISCO_WINOGRAD_NEXT : DISCO_WINOGRAD_ALONE, in, inputs, channel, out,
+                           columns);
+    return 1;
 }
 
 /* (B' d) B for one row of B' d and one tile. `first` is the row's first two inputs, and then those of the next tile. */
@@ -161,23 +203,27 @@ DISCO_VARIANT void disco_winograd_row(const disco_winograd_sizes_t *sizes, const
 }
 
 /* B' d B of all channels for the tiles of a group; (top, left) is the first input, `row_limit` the end of those that may be
- * read. `columns` is room for disco_winograd_columns. */
+ * read. `columns` is room for the columns of four channels. */
 DISCO_VARIANT void disco_winograd_input(const disco_conv2d_winograd_t *op, const disco_winograd_sizes_t *sizes,
-                                        const disco_input_t *in, int32_t top, int32_t left, int32_t row_limit,
-                                        size_t tiles, uint32_t *columns, uint32_t *values) {
-    const uint32_t padding = ((uint32_t)op->input_zero_point & 0xFFu) * 0x01010101u;
+                                        const disco_input_t *in, const disco_output_t *out, int32_t top, int32_t left,
+                                        int32_t row_limit, size_t tiles, uint32_t *columns, uint32_t *values) {
     const size_t tile = sizes->tile, width = tile * tiles + 2;
-    const int32_t side = (int32_t)sizes->side;
-    const int32_t above = top < 0 ? -top : 0, below = row_limit - top;
-    const size_t first = above < below ? (size_t)above : 0;
-    const size_t end = above < below ? (size_t)(below < side ? below : side) : 0;
+    const int32_t side = (int32_t)sizes->side, below = row_limit - top;
+    const int32_t above = top < 0 ? -top : 0;
+    const int none = above >= below;
+    disco_winograd_inputs_t inputs;
+    inputs.first = none ? 0 : (size_t)above;
+    inputs.end = none ? 0 : (size_t)(below < side ? below : side);
+    inputs.row = in->data + (size_t)(none ? 0 : top + above) * in->width * in->stride;
+    inputs.left = left;
+    inputs.regular = op->pad_top <= 1 && out->height % sizes->tile == 0 && out->height > sizes->tile &&
+                     in->height + op->pad_top > out->height;
+    inputs.padding = (uint32_t)(op->input_zero_point + 128) * 0x00010001u;
+    DISCO_UNROLL(1)
     for (size_t quad = 0; quad < sizes->quads; quad++) {
-        if (first == 0 && end == sizes->side) {
-            disco_winograd_columns(tile, in, top, 0, sizes->side, left, quad, padding, columns, width);
-        } else {
-            disco_winograd_columns(tile, in, first < end ? top : 0, first, end, left, quad, padding, columns, width);
-        }
-        for (size_t pair = 0; pair < 2; pair++) {
+        const size_t pairs = disco_winograd_quad(tile, in, &inputs, 4 * quad, columns, width);
+        DISCO_UNROLL(1)
+        for (size_t pair = 0; pair < pairs; pair++) {
             for (size_t i = 0; i < sizes->side; i++) {
                 disco_winograd_row(sizes, columns + (sizes->side * pair + i) * width, tiles,
                                    values + sizes->side * i * sizes->element + 4 * quad + 2 * pair);
@@ -186,173 +232,128 @@ DISCO_VARIANT void disco_winograd_input(const disco_conv2d_winograd_t *op, const
     }
 }
 
-/* ---- products ---- */
-
-/* For each element the sums over the input channels of 2 tiles x 2 output channels. `values` holds per element
- * {tile 0, tile 1} for each pair of channels, then room for {tile 0 x channel 0, 0 x 1, 1 x 0, 1 x 1}; `weights` likewise
- * {channel 0, channel 1}. The sums wrap. */
-#if DISCO_ASSEMBLY
-
-/* Ten instructions for eight products of pairs. Loads of four words need registers in order, which only assembly can ask for. */
-#define DISCO_WINOGRAD_STEP(first, input)                                                                              \
-    __asm__ volatile(                                                                                                  \
-        "ldmia %[v]!, {r4-r7}\n\t"                                                                                     \
-        "ldmia %[w]!, {r8-r11}\n\t" first "smlad %[s0], r6, r10, %[s0]\n\t"                                            \
-        "smlad %[s1], r6, r11, %[s1]\n\t"                                                                              \
-        "smlad %[s2], r7, r10, %[s2]\n\t"                                                                              \
-        "smlad %[s3], r7, r11, %[s3]"                                                                                  \
-        : [v] "+&r"(values), [w] "+&r"(weights), [s0] input(s0), [s1] input(s1), [s2] input(s2), [s3] input(s3)        \
-        :                                                                                                              \
-        : "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "memory")
-
-#define DISCO_WINOGRAD_ELEMENT()                                                                                       \
-    do {                                                                                                               \
-        DISCO_WINOGRAD_STEP("smuad %[s0], r4, r8\n\t"                                                                  \
-                            "smuad %[s1], r4, r9\n\t"                                                                  \
-                            "smuad %[s2], r5, r8\n\t"                                                                  \
-                            "smuad %[s3], r5, r9\n\t",                                                                 \
-                            "=&r");                                                                                    \
-        DISCO_UNROLL(16) for (size_t quad = 1; quad < quads; quad++) {                                                 \
-            DISCO_WINOGRAD_STEP("smlad %[s0], r4, r8, %[s0]\n\t"                                                       \
-                                "smlad %[s1], r4, r9, %[s1]\n\t"                                                       \
-                                "smlad %[s2], r5, r8, %[s2]\n\t"                                                       \
-                                "smlad %[s3], r5, r9, %[s3]\n\t",                                                      \
-                                "+&r");                                                                                \
-        }                                                                                                              \
-        __asm__ volatile("stmia %[v]!, {%[s0], %[s1], %[s2], %[s3]}"                                                   \
-                         : [v] "+r"(values)                                                                            \
-                         : [s0] "r"(s0), [s1] "r"(s1), [s2] "r"(s2), [s3] "r"(s3)                                      \
-                         : "memory");                                                                                  \
-    } while (0)
-
-DISCO_VARIANT void disco_winograd_products(size_t elements, uint32_t *values, const uint32_t *weights, size_t quads) {
-    register uint32_t s0 __asm__("r0");
-    register uint32_t s1 __asm__("r1");
-    register uint32_t s2 __asm__("r2");
-    register uint32_t s3 __asm__("r3");
-    const uint32_t *const end = values + elements * (4 * quads + 4);
-    do {
-        DISCO_WINOGRAD_ELEMENT();
-        if (quads <= 4) { /* Four at a time where the loop would cost more than a few per cent. */
-            DISCO_WINOGRAD_ELEMENT();
-            DISCO_WINOGRAD_ELEMENT();
-            DISCO_WINOGRAD_ELEMENT();
-        }
-    } while (values != end);
-}
-
-#else
-
-DISCO_VARIANT void disco_winograd_products(size_t elements, uint32_t *values, const uint32_t *weights, size_t quads) {
-    for (size_t element = 0; element < elements; element++) {
-        int32_t sums[4] = {0, 0, 0, 0};
-        for (size_t pair = 0; pair < 2 * quads; pair++, values += 2, weights += 2) {
-            for (size_t i = 0; i < 4; i++) {
-                sums[i] = disco_smlad(values[i / 2], weights[i % 2], sums[i]);
-            }
-        }
-        for (size_t i = 0; i < 4; i++) {
-            *values++ = (uint32_t)sums[i];
-        }
-    }
-}
-
-#endif
-
 /* ---- outputs ---- */
 
-/* What takes a sum to int8. */
-typedef struct {
-    int32_t extra; /* k */
-    uint32_t inverse;
-    int32_t half, multiplier, rounding, right_shift;
-} disco_winograd_scaling_t;
-
-DISCO_VARIANT disco_winograd_scaling_t disco_winograd_scaling(size_t tile, const int32_t *channel) {
-    disco_winograd_scaling_t scaling = {tile == 4 ? 5 : 1,
-                                        tile == 4 ? 0x38E38E39u : 1u,
-                                        tile == 4 ? 16 : 1,
-                                        channel[DISCO_WINOGRAD_MULTIPLIER],
-                                        channel[DISCO_WINOGRAD_ROUNDING],
-                                        channel[DISCO_WINOGRAD_RIGHT_SHIFT]};
-    if (tile == 4) { /* Not to be taken for a constant, which would be loaded again for each output. */
-        __asm__("" : "+r"(scaling.inverse));
-    }
-    __asm__("" : "+r"(scaling.half));
-    return scaling;
-}
-
-/* `scaled` is 2^(k + 1) times the accumulator. This is disco_requantise of the accumulator in fewer instructions, as the product is
- * rounded where it is shifted. Halves are rounded up, and of negative numbers down. */
+/* `value` is 576 (F4) or 4 times the accumulator. */
 DISCO_VARIANT int8_t disco_winograd_requantise(const disco_conv2d_winograd_t *op,
-                                               const disco_winograd_scaling_t *scaling, uint32_t scaled) {
-    int32_t value;
+                                               const disco_winograd_scaling_t *scaling, uint32_t value,
+                                               uint32_t corner) {
+    const int whole = op->activation_min == -128 && op->activation_max == 127;
+    int32_t sum;
+    if (op->rounding == DISCO_WINOGRAD_LINE || op->rounding == DISCO_WINOGRAD_TWO_LINES) {
+        return (int8_t)disco_winograd_line(scaling, op->rounding == DISCO_WINOGRAD_TWO_LINES, op->shift,
+                                           op->activation_min, op->activation_max, value + corner);
+    }
+    /* Times the inverse of 9, 2^(k + 1) times the accumulator. This is disco_requantise of the accumulator in fewer instructions,
+     * as the product is rounded where it is shifted. Halves are rounded up, and of negative numbers down. */
+    const int32_t k = op->tile == 4 ? 5 : 1;
+    uint32_t inverse = op->tile == 4 ? 0x38E38E39u : 1u;
+    if (op->tile == 4) { /* Not to be taken for a constant, which would be loaded again for each output. */
+        DISCO_HIDE(inverse);
+    }
+    const int32_t scaled = (int32_t)(value * inverse + corner);
     if (op->rounding == DISCO_WINOGRAD_ANY) {
-        return disco_requantise((int32_t)scaled >> (scaling->extra + 1), scaling->multiplier, -scaling->right_shift,
-                                op->output_zero_point, op->activation_min, op->activation_max);
+        return disco_requantise(scaled >> (k + 1), scaling->multiplier, -scaling->jump, op->output_zero_point,
+                                op->activation_min, op->activation_max);
     }
-    if (op->rounding == DISCO_WINOGRAD_POSITIVE) {
-        value = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->rounding) >> scaling->right_shift;
-    } else {
-        const int32_t high = disco_smmla((int32_t)scaled, scaling->multiplier, scaling->half);
-        value = (scaling->rounding + (high >> 31) + (high >> scaling->extra)) >> scaling->right_shift;
-    }
-    if (op->activation_min == -128 && op->activation_max == 127) {
-        return disco_ssat8(value);
-    }
-    return (int8_t)disco_clamp(value, op->activation_min, op->activation_max);
+    const int32_t high = disco_smmla(scaled, scaling->multiplier, 1 << k >> 1);
+    sum = (scaling->rounding + (high >> 31) + (high >> k)) >> scaling->jump;
+    return whole ? disco_ssat8(sum) : (int8_t)disco_clamp(sum, op->activation_min, op->activation_max);
 }
 
-DISCO_VARIANT void disco_winograd_output_1d(size_t tile, const uint32_t *m, size_t step, uint32_t bias, int scaled,
-                                            uint32_t *out) {
+/* A' m in one dimension of two channels, which lie beside each other; `m` goes on by `step` after each of the inputs. */
+DISCO_VARIANT void disco_winograd_output_1d(size_t tile, const uint32_t **m, size_t step, const uint32_t bias[2],
+                                            int scaled, uint32_t out[4][2]) {
     if (tile == 4) {
         disco_winograd4_outputs(m, step, bias, scaled, out);
     } else {
         disco_winograd2_outputs(m, step, bias, out);
+        out[2][0] = out[2][1] = out[3][0] = out[3][1] = 0;
     }
 }
 
-/* Keeps the compiler from mixing what comes before with what comes after, for which there are too few registers; the array
- * is in memory there. */
-#define DISCO_WINOGRAD_THEN(array) __asm__ volatile("" : "+m"(array) : : "memory")
-
-/* One tile of one output channel; `rows` x `columns` of its outputs exist. */
-DISCO_VARIANT void disco_winograd_output(const disco_conv2d_winograd_t *op, const disco_winograd_sizes_t *sizes,
-                                         const int32_t *channel, const uint32_t *sums, size_t row_bytes,
-                                         size_t pixel_bytes, int8_t *out, size_t rows, size_t columns) {
-    const size_t tile = sizes->tile, side = sizes->side, element = sizes->element;
-    uint32_t t[4][6], y[4] = {0};
+/* The first half of the outputs' transform of two channels: [column of the tile][row of sums][channel]. */
+DISCO_VARIANT void disco_winograd_output_rows(const disco_conv2d_winograd_t *op, const disco_winograd_sizes_t *sizes,
+                                              const int32_t *channels, const uint32_t *sums, uint32_t *out) {
+    const size_t tile = sizes->tile, side = sizes->side;
+    const uint32_t none[2] = {0, 0};
+#if DISCO_ASSEMBLY
+    if (tile == 4 && __builtin_constant_p(sizes->element) && sizes->element < 256) {
+        sums = disco_winograd4_output_row(sums, sizes->element, 0, channels, op->transformed, out);
+        sums = disco_winograd4_output_row(sums, sizes->element, 1, channels, op->transformed, out);
+        sums = disco_winograd4_output_row(sums, sizes->element, 2, channels, op->transformed, out);
+        sums = disco_winograd4_output_row(sums, sizes->element, 3, channels, op->transformed, out);
+        sums = disco_winograd4_output_row(sums, sizes->element, 4, channels, op->transformed, out);
+        (void)disco_winograd4_output_row(sums, sizes->element, 5, channels, op->transformed, out);
+        return;
+    }
+#endif
     DISCO_UNROLL(6)
     for (size_t i = 0; i < side; i++) {
-        const uint32_t bias = i == 1 ? (uint32_t)channel[DISCO_WINOGRAD_BIAS] : 0;
-        disco_winograd_output_1d(tile, sums + side * i * element, element, bias, op->transformed, y);
+        uint32_t y[4][2];
+        const uint32_t bias[2] = {(uint32_t)channels[2 * DISCO_WINOGRAD_BIAS],
+                                  (uint32_t)channels[2 * DISCO_WINOGRAD_BIAS + 1]};
+        disco_winograd_output_1d(tile, &sums, sizes->element, i == 1 ? bias : none, op->transformed, y);
         DISCO_UNROLL(4)
         for (size_t x = 0; x < tile; x++) {
-            t[x][i] = y[x];
+            disco_store_pair(out + 2 * (side * x + i), y[x][0], y[x][1]);
         }
-        DISCO_WINOGRAD_THEN(t);
     }
-    const disco_winograd_scaling_t scaling = disco_winograd_scaling(tile, channel);
+}
+
+/* The second half for one of those columns. */
+DISCO_VARIANT void disco_winograd_output_column(size_t tile, const uint32_t **source, int scaled, uint32_t out[4][2]) {
+#if DISCO_ASSEMBLY
+    if (tile == 4) {
+        *source = disco_winograd4_output_column(*source, scaled, out);
+        return;
+    }
+#endif
+    const uint32_t none[2] = {0, 0};
+    disco_winograd_output_1d(tile, source, 2, none, scaled, out);
+}
+
+/* One tile of `count`, one or two, output channels; `rows` x `columns` of its outputs exist. */
+DISCO_VARIANT void disco_winograd_output(const disco_conv2d_winograd_t *op, const disco_winograd_sizes_t *sizes,
+                                         const int32_t *channels, const uint32_t *sums, size_t row_bytes,
+                                         size_t pixel_bytes, int8_t *out, size_t rows, size_t columns, size_t count) {
+    const size_t tile = sizes->tile;
+    uint32_t transposed[4 * 6 * 2];
+    uint32_t *target = transposed;
+    DISCO_HIDE(target);
+    disco_winograd_output_rows(op, sizes, channels, sums, target);
+    const uint32_t *source = transposed;
+    DISCO_HIDE(source);
     DISCO_UNROLL(4)
     for (size_t x = 0; x < tile; x++) {
         if (x >= columns) {
             break;
         }
-        disco_winograd_output_1d(tile, t[x], 1, 0, op->transformed, y);
-        DISCO_UNROLL(4)
-        for (size_t i = 0; i < tile; i++) {
-            if (i < rows) {
+        uint32_t y[4][2];
+        disco_winograd_output_column(tile, &source, op->transformed, y);
+        DISCO_UNROLL(2)
+        for (size_t c = 0; c < count; c++) {
+            const disco_winograd_scaling_t scaling = {channels[2 * (DISCO_WINOGRAD_PRODUCT + c)],
+                                                      channels[2 * (DISCO_WINOGRAD_PRODUCT + c) + 1],
+                                                      channels[2 * DISCO_WINOGRAD_JUMP + c]};
+            DISCO_UNROLL(4)
+            for (size_t i = 0; i < tile; i++) {
                 const int apart = tile == 4 && i >= 2 && x >= 2;
-                const int32_t corner = apart ? channel[DISCO_WINOGRAD_CORNER + 2 * (i - 2) + x - 2] : 0;
-                const uint32_t scaled = y[i] * scaling.inverse + (uint32_t)corner;
-                out[i * row_bytes + x * pixel_bytes] = disco_winograd_requantise(op, &scaling, scaled);
+                const size_t corner = 2 * (DISCO_WINOGRAD_CORNER + 2 * (i - 2) + x - 2) + c;
+                if (i < rows) {
+                    out[i * row_bytes + x * pixel_bytes + c] =
+                        disco_winograd_requantise(op, &scaling, y[i][c], apart ? (uint32_t)channels[corner] : 0);
+                }
             }
         }
-        DISCO_WINOGRAD_THEN(t);
     }
 }
 
 /* ---- weights that are transformed as they are needed (F4) ---- */
+
+/* Keeps the compiler from mixing what comes before with what comes after, for which there are too few registers; the array
+ * is in memory there. */
+#define DISCO_WINOGRAD_THEN(array) __asm__ volatile("" : "+m"(array) : : "memory")
 
 /* A pair of input channels of one output channel, bytes 0 and 2 of the words or (high) 1 and 3. */
 DISCO_VARIANT void disco_winograd_weights_2d(const uint32_t packed[9], int high, uint32_t *out, size_t step) {
@@ -373,12 +374,15 @@ DISCO_VARIANT void disco_winograd_weights_2d(const uint32_t packed[9], int high,
     }
 }
 
-/* Two output channels: from [in / 4][2][9] words of four int8 to [36][in / 4][4] pairs of int16. */
-DISCO_VARIANT void disco_winograd_weights(const uint32_t *packed, size_t quads, uint32_t *out) {
-    for (size_t quad = 0; quad < quads; quad++, out += 4) {
+/* Two output channels: from [in / 4][2][9] words of four int8 to [36][in / 2][2] pairs of int16. */
+DISCO_VARIANT void disco_winograd_weights(const uint32_t *packed, size_t pairs, uint32_t *out) {
+    DISCO_UNROLL(1)
+    for (size_t pair = 0; pair < pairs; pair += 2, out += 4) {
         for (size_t channel = 0; channel < 2; channel++, packed += 9) {
-            disco_winograd_weights_2d(packed, 0, out + channel, 4 * quads);
-            disco_winograd_weights_2d(packed, 1, out + channel + 2, 4 * quads);
+            disco_winograd_weights_2d(packed, 0, out + channel, 2 * pairs);
+            if (pair + 1 < pairs) {
+                disco_winograd_weights_2d(packed, 1, out + channel + 2, 2 * pairs);
+            }
         }
     }
 }
@@ -391,16 +395,17 @@ DISCO_VARIANT void disco_winograd_block(const disco_conv2d_winograd_t *op, const
                                         size_t channel, size_t y, size_t x, size_t row_end) {
     const size_t channels = (size_t)view->channels - channel, pixel_bytes = view->stride, tile = sizes->tile;
     const size_t rows = view->height % tile == 0 ? tile : row_end - y;
-    const int32_t *const constants = op->channels + channel * sizes->channel;
-    disco_winograd_products(sizes->elements, values, weights, sizes->quads);
-    uint32_t *sums = values + 4 * sizes->quads;
-    for (size_t left = x; left < x + 2 * tile && left < view->width; left += tile, sums += 2) {
-        const size_t columns = view->width % tile == 0 ? tile : view->width - left;
+    const size_t count = view->channels % 2 == 0 || channels >= 2 ? 2 : 1;
+    disco_winograd_products(sizes->elements, values, weights, sizes->pairs, 0);
+    const uint32_t *sums = values + 2 * sizes->pairs;
+    size_t tiles = view->width % (2 * tile) == 0 || x + tile < view->width ? 2 : 1;
+    DISCO_HIDE(tiles); /* else GCC repeats what follows many times */
+    DISCO_UNROLL(1)
+    for (size_t t = 0; t < tiles; t++, sums += 2) {
+        const size_t left = x + t * tile, columns = view->width % tile == 0 ? tile : view->width - left;
         int8_t *const out = view->data + (y * view->width + left) * pixel_bytes + channel;
-        for (size_t c = 0; c < 2 && c < channels; c++) {
-            disco_winograd_output(op, sizes, constants + c * sizes->channel, sums + c, view->width * pixel_bytes,
-                                  pixel_bytes, out + c, rows, columns);
-        }
+        disco_winograd_output(op, sizes, op->channels + channel / 2 * sizes->channel, sums, view->width * pixel_bytes,
+                              pixel_bytes, out, rows, columns, count);
     }
 }
 
@@ -409,7 +414,7 @@ DISCO_VARIANT void disco_conv2d_winograd(const disco_conv2d_winograd_t *op, cons
                                          const disco_output_t *out, void *scratch, uint16_t row_begin,
                                          uint16_t row_end) {
     const disco_winograd_sizes_t sizes = disco_winograd_sizes(op, in);
-    const size_t weight_words = sizes.elements * 4 * sizes.quads, pair_words = sizes.elements * sizes.element;
+    const size_t weight_words = sizes.elements * 2 * sizes.pairs, pair_words = sizes.elements * sizes.element;
     const size_t tile = sizes.tile, column_words = 2 * sizes.side * (tile * op->tile_columns + 2);
     uint32_t *const shared = (uint32_t *)scratch;
     uint32_t *const values = shared + (!op->transformed && weight_words > column_words ? weight_words : column_words);
@@ -421,13 +426,14 @@ DISCO_VARIANT void disco_conv2d_winograd(const disco_conv2d_winograd_t *op, cons
             const size_t left_over = ((size_t)out->width - x + tile - 1) / tile;
             const size_t tiles = left_over < op->tile_columns ? left_over : op->tile_columns;
             for (size_t r = 0; r < op->tile_rows && y + tile * r < row_end; r++) {
-                disco_winograd_input(op, &sizes, in, (int32_t)(y + tile * r) - op->pad_top, (int32_t)x - op->pad_left,
-                                     row_limit, tiles, shared, values + r * row_pairs * pair_words);
+                disco_winograd_input(op, &sizes, in, out, (int32_t)(y + tile * r) - op->pad_top,
+                                     (int32_t)x - op->pad_left, row_limit, tiles, shared,
+                                     values + r * row_pairs * pair_words);
             }
             for (size_t c = 0; c < out->channels; c += 2) {
                 const uint32_t *weights = op->weights + c / 2 * weight_words;
                 if (!op->transformed) {
-                    disco_winograd_weights(op->weights + c / 2 * 18 * sizes.quads, sizes.quads, shared);
+                    disco_winograd_weights(op->weights + c / 2 * 18 * sizes.quads, sizes.pairs, shared);
                     weights = shared;
                 }
                 for (size_t r = 0; r < op->tile_rows && y + tile * r < row_end; r++) {

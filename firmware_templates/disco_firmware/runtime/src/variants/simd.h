@@ -5,6 +5,7 @@
 #ifndef DISCO_VARIANTS_SIMD_H
 #define DISCO_VARIANTS_SIMD_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -48,6 +49,8 @@ DISCO_VARIANT void disco_store_word(void *target, uint32_t word) {
 #define disco_smlad(x, y, sum)  __smlad((int16x2_t)(x), (int16x2_t)(y), (sum))
 #define disco_smlabt(x, y, sum) __smlabt((int32_t)(x), (int32_t)(y), (sum))
 #define disco_smlatb(x, y, sum) __smlatb((int32_t)(x), (int32_t)(y), (sum))
+#define disco_smlawb(x, y, sum) __smlawb((x), (int32_t)(y), (sum))
+#define disco_smlawt(x, y, sum) __smlawt((x), (int32_t)(y), (sum))
 
 /* Bytes 0 and 2 of x, as two int16. */
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
@@ -126,6 +129,17 @@ DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
     return result;
 }
 
+/* The same, and `jump` if x is negative. In one piece, as GCC would compute all sums of several such first. */
+DISCO_VARIANT int32_t disco_smmla_jump(int32_t x, int32_t y, int32_t sum, int32_t jump) {
+    int32_t result;
+    __asm__("and %0, %4, %1, asr #31\n\t"
+            "add %0, %0, %3\n\t"
+            "smmla %0, %1, %2, %0"
+            : "=&r"(result)
+            : "r"(x), "r"(y), "r"(sum), "r"(jump));
+    return result;
+}
+
 /* disco_smmulr(x, y) + sum. */
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     int32_t result;
@@ -151,6 +165,22 @@ typedef uint64_t __attribute__((may_alias, aligned(4))) disco_pair_t;
 
 DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
     __asm__("strd %1, %2, %0" : "=m"(*(disco_pair_t *)target) : "r"(first), "r"(second));
+}
+
+/* Two neighbouring words; `source` goes on by `step` words. */
+DISCO_VARIANT void disco_load_pair(const uint32_t **source, size_t step, uint32_t *first, uint32_t *second) {
+#if DISCO_ASSEMBLY
+    if (__builtin_constant_p(step) && step < 256) {
+        __asm__ volatile("ldrd %0, %1, [%2], %3"
+                         : "=&r"(*first), "=&r"(*second), "+r"(*source)
+                         : "i"(4 * step)
+                         : "memory");
+        return;
+    }
+#endif
+    *first = (*source)[0];
+    *second = (*source)[1];
+    *source += step;
 }
 
 /* The larger of each of four int8. */
@@ -194,6 +224,16 @@ DISCO_VARIANT int32_t disco_smlatb(uint32_t x, uint32_t y, int32_t sum) {
     return disco_smlad(x >> 16, (uint16_t)y, sum);
 }
 
+/* floor(x * the low half of y / 2^16) + sum. */
+DISCO_VARIANT int32_t disco_smlawb(int32_t x, uint32_t y, int32_t sum) {
+    return (int32_t)(((int64_t)x * (int16_t)y) >> 16) + sum;
+}
+
+/* The same with the high half. */
+DISCO_VARIANT int32_t disco_smlawt(int32_t x, uint32_t y, int32_t sum) {
+    return disco_smlawb(x, y >> 16, sum);
+}
+
 DISCO_VARIANT uint32_t disco_sxtb16(uint32_t x) {
     return (uint16_t)(int8_t)x | (uint32_t)(uint16_t)(int8_t)(x >> 16) << 16;
 }
@@ -234,6 +274,10 @@ DISCO_VARIANT int32_t disco_smmla(int32_t x, int32_t y, int32_t sum) {
     return (int32_t)(((int64_t)x * y) >> 32) + sum;
 }
 
+DISCO_VARIANT int32_t disco_smmla_jump(int32_t x, int32_t y, int32_t sum, int32_t jump) {
+    return disco_smmla(x, y, x < 0 ? sum + jump : sum);
+}
+
 DISCO_VARIANT int32_t disco_smmlar(int32_t x, int32_t y, int32_t sum) {
     return disco_smmulr(x, y) + sum;
 }
@@ -249,6 +293,12 @@ DISCO_VARIANT uint32_t disco_high_halves(uint32_t x, uint32_t y) {
 DISCO_VARIANT void disco_store_pair(void *target, uint32_t first, uint32_t second) {
     disco_store_word(target, first);
     disco_store_word((uint8_t *)target + 4, second);
+}
+
+DISCO_VARIANT void disco_load_pair(const uint32_t **source, size_t step, uint32_t *first, uint32_t *second) {
+    *first = (*source)[0];
+    *second = (*source)[1];
+    *source += step;
 }
 
 DISCO_VARIANT uint32_t disco_max_s8x4(uint32_t x, uint32_t y) {
