@@ -9,7 +9,7 @@ from disco_converter import accounting
 from disco_converter.c_kernels import CArray, CFunction, CParameters, KernelWriter
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
-from disco_converter.memory import MemoryPlan, open_ops
+from disco_converter.memory import MemoryPlan
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
 from disco_converter.streaming import last_op_of_send, row_steps
@@ -218,7 +218,6 @@ class _Lowering:
 
     def _links(self) -> _Links:
         links = _Links()
-        opened = open_ops(self._partition, self._slice)
         node = self._slice.node
         for exchange in self._partition.exchanges:
             sends = [(receiver, c) for (sender, receiver), c in sorted(exchange.routes.items()) if sender == node]
@@ -230,7 +229,9 @@ class _Lowering:
             links.sends += [
                 self._send(exchange.index, exchange.tensor, receiver, channels) for receiver, channels in sends
             ]
-            links.receives += self._receives(exchange.index, exchange.tensor, opened.get(exchange.tensor, 0), halo)
+            links.receives += self._receives(
+                exchange.index, exchange.tensor, self._plan.opened.get(exchange.tensor, 0), halo
+            )
         return links
 
     def _send(self, exchange: int, tensor: str, receiver: int, channels: Sequence[int]) -> str:

@@ -92,7 +92,7 @@ def program_of(cut: Partition, node: NodeFirmware) -> m.NodeProgram:
         target=node.board.name,
         ops=tuple(_node_op(cut, node, place, step) for place, step in enumerate(steps)),
         sends=sends,
-        receives=streaming.receives(cut, slice_),
+        receives=streaming.receives(cut, slice_, node.plan),
         outputs=tuple(m.NodeOutput(name, cut.output_channels(name, slice_.node)) for name in cut.graph.outputs),
         stages=tuple(_stage(cut, slice_, stage) for stage in stages_of(cut, slice_)),
         arena_bytes=node.plan.arena_bytes,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from disco_converter.accounting import is_sent
 from disco_converter.partition import NodeSlice, Partition
 from disco_converter.placement import Life, Overlaps, block_bytes, needed_bytes, place
 
 LEAD_OPS = 1
-"""A buffer for halo channels is opened this many ops before its own channels are computed, so that a peer that is a
-little ahead need not wait for our permission to send."""
+"""A buffer for halo channels has its place at least this many ops before its own channels are computed, so that a peer
+that is a little ahead need not wait for our permission to send."""
+SMALL_BYTES = 128
+"""A buffer for halo channels of no more than this has its place from the start: what goes to and fro at the end of a
+network is awaited at once, and permission for it would stand before it on the line."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class MemoryPlan:
     arena_bytes: int
     needed_bytes: int
     """Lower bound of the arena: placement.needed_bytes."""
+    opened: dict[str, int]
+    """For each tensor with halo channels: the op from whose start on peers may send into it. Rises with exchanges."""
 
 
 def plan_memory(
@@ -65,13 +71,19 @@ def plan_memory(
     lives = [*activations, *temporary]
     overlaps = overlaps or {}
     offsets = place(lives, overlaps)
+    needed = needed_bytes(lives, overlaps)
+    opened = _opened(partition, slice_, lives, offsets)
+    lives = [
+        _open_from(life, [op for name, op in opened.items() if place_of(slice_, name) == life.name]) for life in lives
+    ]
     places = {life.name: _placement(life, lives, offsets, len(slice_.ops)) for life in lives}
     used = {life.name for life in activations}
     return MemoryPlan(
         {name: places[root] for name in slice_.buffers if (root := place_of(slice_, name)) in used},
         {op.name: places[f"{op.name}:scratch"] for op in slice_.ops if scratch.get(op.name)},
         block_bytes(lives, offsets),
-        needed_bytes(lives, overlaps),
+        needed,
+        opened,
     )
 
 
@@ -89,8 +101,36 @@ def buffer_bytes(partition: Partition, slice_: NodeSlice, name: str) -> int:
     return height * width * buffer.stride
 
 
-def open_ops(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
-    """For each buffer with halo channels: the op from whose start on peers may send into it. Rises with it."""
+def _opened(
+    partition: Partition, slice_: NodeSlice, lives: Sequence[Life], offsets: Mapping[str, int]
+) -> dict[str, int]:
+    """MemoryPlan.opened: as early as the place of a buffer is free, so that peers wait less for permission to send, and
+    one message gives it for several exchanges. What has to be sent out of that place is given the time it had.
+    """
+    sent = {place_of(slice_, name) for name in slice_.buffers if is_sent(partition, slice_, name)}
+    by_name = {life.name: life for life in lives}
+    earliest = 0
+    result: dict[str, int] = {}
+    for tensor, latest in _opened_at_latest(partition, slice_).items():
+        life = by_name[place_of(slice_, tensor)]
+        before = [other for other in lives if other.last_op < life.first_op and _overlap(life, other, offsets)]
+        free = max((latest if other.name in sent else other.last_op + 1 for other in before), default=0)
+        earliest = max(earliest, min(free, latest))
+        result[tensor] = earliest
+    return result
+
+
+def _open_from(life: Life, opened: Sequence[int]) -> Life:
+    return replace(life, first_op=min([life.first_op, *opened]))
+
+
+def _overlap(one: Life, other: Life, offsets: Mapping[str, int]) -> bool:
+    start, begin = offsets[one.name], offsets[other.name]
+    return start < begin + other.size and begin < start + one.size
+
+
+def _opened_at_latest(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
+    """For each buffer with halo channels, by rising exchange: the op by whose start peers may send into it."""
     result: dict[str, int] = {}
     earliest = len(slice_.ops)
     for exchange in reversed(partition.exchanges):
@@ -98,7 +138,7 @@ def open_ops(partition: Partition, slice_: NodeSlice) -> dict[str, int]:
         if buffer is not None and buffer.halo:
             earliest = min(earliest, max(0, _position(partition, slice_, exchange.tensor) - LEAD_OPS))
             result[exchange.tensor] = earliest
-    return result
+    return dict(reversed(result.items()))
 
 
 def _position(partition: Partition, slice_: NodeSlice, tensor: str) -> int:
@@ -123,7 +163,7 @@ def activation_lives(partition: Partition, slice_: NodeSlice) -> list[Life]:
 
 
 def _lives_alone(partition: Partition, slice_: NodeSlice) -> list[Life]:
-    opened = open_ops(partition, slice_)
+    opened = _opened_at_latest(partition, slice_)
     last = max(0, len(slice_.ops) - 1)
     lives = []
     for name in slice_.buffers:
@@ -131,11 +171,11 @@ def _lives_alone(partition: Partition, slice_: NodeSlice) -> list[Life]:
         read = [i for i, op in enumerate(slice_.ops) if any(operand.buffer == name for operand in op.operands)]
         if not written and not read and name != partition.graph.input:
             continue
-        first = min([opened.get(name, last), *written, *([0] if name == partition.graph.input else [])])
+        size = buffer_bytes(partition, slice_, name)
+        from_start = name == partition.graph.input or (name in opened and size <= SMALL_BYTES)
+        first = 0 if from_start else min([opened.get(name, last), *written])
         kept = name in partition.graph.outputs and bool(slice_.buffers[name].computed)
-        lives.append(
-            Life(name, buffer_bytes(partition, slice_, name), first, last if kept else max([first, *written, *read]))
-        )
+        lives.append(Life(name, size, first, last if kept else max([first, *written, *read])))
     return lives
 
 
@@ -149,10 +189,5 @@ def _stretched(life: Life, together: Sequence[tuple[int, int]]) -> Life:
 
 
 def _placement(life: Life, lives: list[Life], offsets: dict[str, int], ops: int) -> Placement:
-    start, end = offsets[life.name], offsets[life.name] + life.size
-    later = [
-        other.first_op
-        for other in lives
-        if other.first_op > life.last_op and offsets[other.name] < end and start < offsets[other.name] + other.size
-    ]
-    return Placement(start, life.size, life.first_op, life.last_op, min(later, default=ops))
+    later = [other.first_op for other in lives if other.first_op > life.last_op and _overlap(life, other, offsets)]
+    return Placement(offsets[life.name], life.size, life.first_op, life.last_op, min(later, default=ops))

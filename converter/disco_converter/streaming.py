@@ -8,7 +8,7 @@ from dataclasses import replace
 from disco_converter.accounting import is_sent
 from disco_converter.kernel_choice import Kernel
 from disco_converter.lowering import LoweredOp
-from disco_converter.memory import MemoryPlan, open_ops
+from disco_converter.memory import MemoryPlan
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
 from disco_firmware import kernel_params as k
@@ -128,11 +128,10 @@ def last_input_row(params: k.KernelParams, height: int, row: int) -> int:
     return min(max(last, 0), height - 1)
 
 
-def receives(cut: Partition, slice_: NodeSlice) -> tuple[NodeReceive, ...]:
+def receives(cut: Partition, slice_: NodeSlice, plan: MemoryPlan) -> tuple[NodeReceive, ...]:
     """What comes in, in the order of `disco_model_t.receives`."""
-    opened = open_ops(cut, slice_)
     return tuple(
-        NodeReceive(exchange.index, sender, opened.get(exchange.tensor, 0))
+        NodeReceive(exchange.index, sender, plan.opened.get(exchange.tensor, 0))
         for exchange in cut.exchanges
         for sender, receiver in sorted(exchange.routes)
         if receiver == slice_.node
