@@ -277,7 +277,7 @@ DISCO_VARIANT void disco_winograd_output_rows(const disco_conv2d_winograd_t *op,
                                               const int32_t *channels, const uint32_t *sums, uint32_t *out) {
     const size_t tile = sizes->tile, side = sizes->side;
     const uint32_t none[2] = {0, 0};
-#if DISCO_ASSEMBLY
+#if DISCO_ASSEMBLY && !defined(__ARM_FEATURE_MVE)
     if (tile == 4 && __builtin_constant_p(sizes->element) && sizes->element < 256) {
         sums = disco_winograd4_output_row(sums, sizes->element, 0, channels, op->transformed, out);
         sums = disco_winograd4_output_row(sums, sizes->element, 1, channels, op->transformed, out);
@@ -303,7 +303,7 @@ DISCO_VARIANT void disco_winograd_output_rows(const disco_conv2d_winograd_t *op,
 
 /* The second half for one of those columns. */
 DISCO_VARIANT void disco_winograd_output_column(size_t tile, const uint32_t **source, int scaled, uint32_t out[4][2]) {
-#if DISCO_ASSEMBLY
+#if DISCO_ASSEMBLY && !defined(__ARM_FEATURE_MVE)
     if (tile == 4) {
         *source = disco_winograd4_output_column(*source, scaled, out);
         return;

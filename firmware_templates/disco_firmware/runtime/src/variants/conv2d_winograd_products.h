@@ -37,7 +37,7 @@ DISCO_VARIANT uint32_t disco_winograd_load(int which, const int8_t *pixel) {
 /* For each element the sums over the input channels of 2 tiles x 2 output channels. `values` holds per element
  * {tile 0, tile 1} for each pair of channels, then room for {tile 0 x channel 0, 0 x 1, 1 x 0, 1 x 1}; `weights` likewise
  * {channel 0, channel 1}. After each element weights go back by `back` words. The sums wrap. */
-#if DISCO_ASSEMBLY
+#if DISCO_ASSEMBLY && !defined(__ARM_FEATURE_MVE)
 
 /* Ten instructions for eight products of pairs, six for four. Loads of four words need registers in order, which only assembly can
  * ask for. */

@@ -107,7 +107,7 @@ DISCO_VARIANT void disco_winograd2_outputs(const uint32_t **m, size_t step, cons
     }
 }
 
-#if DISCO_ASSEMBLY
+#if DISCO_ASSEMBLY && !defined(__ARM_FEATURE_MVE)
 
 /* disco_winograd4_outputs in 13 registers, where GCC, left alone, would spill; the first time with a bias, in one more for where it
  * is. x, a, b and c are read as m[0], m[1], ... of two channels each; s and a become sum and difference, t and c the other sum. */
