@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         default="balanced",
         metavar="none|size|balanced|speed",
         help="kernels: portable ones; faster ones where 1%% more flash saves 1%% of the instructions; with up to 2.5 "
-        "times the smallest constants (or a thirty-second of the board's flash); with all the flash there is (default: "
+        "times the smallest constants (or a twentieth of the board's flash); with all the flash there is (default: "
         "balanced)",
     )
     parser.add_argument(

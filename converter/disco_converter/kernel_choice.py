@@ -12,7 +12,7 @@ from disco_firmware.variants.base import Constants, Layer, Variant
 from disco_firmware.variants.registry import candidates
 
 OPTIMIZE = ("none", "size", "balanced", "speed")
-BALANCED_SHARE = 1 / 32
+BALANCED_SHARE = 1 / 20
 """Of a board's flash: `balanced` may always spend as much. The slices of a small network are small."""
 _FACTORS = {"balanced": 2.5, "speed": float("inf")}
 """Up to how many times the smallest constants are spent."""
