@@ -1,8 +1,8 @@
-"""Which channels a node computes although another node owns them, because that costs less than to receive them.
+"""Which channels a node computes although another node owns them, because that takes less time than to receive them.
 
 The network's input is on every node. What lies directly behind it, the first convolution and what works channel by
 channel on its result, any node can compute by itself: a value of a 3x3 convolution of an RGB image is 27
-multiply-accumulates, less than it takes to put a byte into frames on one node and to take it out on the other, and
+multiply-accumulates, about what it takes to put a byte into frames on one node and to take it out on the other, and
 nothing has to wait for a wire. Such a channel is *recomputed* where it is needed instead of sent, unless its weights
 are more than its values: they take flash on each node that has them.
 """
@@ -21,7 +21,7 @@ from disco_converter.ownership import Ownership
 
 RECOMPUTED_MACS = 64
 """Up to so many multiply-accumulates a value, by default. Kernels of the Cortex-M4 take about one instruction for each;
-to send and to receive a byte takes some 30, and 560 clock cycles on a wire of 3 Mbaud between boards of 168 MHz."""
+to send and to receive a byte takes 16 to 24, and 560 clock cycles on a wire of 3 Mbaud between boards of 168 MHz."""
 Computed = Mapping[str, tuple[Channels, ...]]
 """Tensor -> by node, the channels that it computes: its own, then those that it recomputes, each in buffer order."""
 _CHANNEL_BY_CHANNEL = (g.DepthwiseConv2D, g.Pool2D, g.Add, g.Mul, g.Activation, g.Pad, g.Mean)
