@@ -19,7 +19,7 @@ def dense_macs(graph: g.Graph, op: g.Op) -> int:
 
 
 def executed_macs(graph: g.Graph, op: SlicedOp) -> int:
-    """The same for a node's share: its outputs times the channels (own and halo) that it reads."""
+    """The same for a node's share: its outputs times the channels (computed and halo) that it reads."""
     return _macs(op.params, graph.tensors[op.source.output])
 
 

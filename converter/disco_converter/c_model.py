@@ -202,8 +202,8 @@ class _Lowering:
         name = f"{identifier(op.name)}_operands"
         operands = ", ".join(f"{{{self._index(o.buffer)}, {len(o.channels)}}}" for o in op.operands)
         output = self._partition.graph.tensors[op.source.output]
-        own = len(self._slice.buffers[op.output].computed)
-        text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {own} channels"
+        computed = len(self._slice.buffers[op.output].computed)
+        text = f"{op.name}: {op.kind} -> {op.output} {list(output.shape[:-1])} x {computed} channels"
         fields: dict[str, object] = {
             "kind": kernel.kind,
             "inputs": name,
@@ -235,8 +235,8 @@ class _Lowering:
         return links
 
     def _send(self, exchange: int, tensor: str, receiver: int, channels: Sequence[int]) -> str:
-        own = self._slice.buffers[tensor].computed
-        positions = [own.index(channel) for channel in channels]
+        computed = self._slice.buffers[tensor].computed
+        positions = [computed.index(channel) for channel in channels]
         name = f"sent_{exchange}_to_{receiver}"
         text = f"Positions sent to node {receiver} in exchange {exchange}"
         self._arrays.append(

@@ -114,14 +114,14 @@ def _stage(cut: Partition, slice_: NodeSlice, stage: Stage) -> m.NodeStage:
 
 def _stage_input(cut: Partition, slice_: NodeSlice, operand: Operand) -> m.StageInput:
     buffer = slice_.buffers[operand.buffer]
-    own = min(len(buffer.computed), len(operand.channels))
-    left = len(operand.channels) - own
+    computed = min(len(buffer.computed), len(operand.channels))
+    left = len(operand.channels) - computed
     halo: list[m.HaloPart] = []
     for sender, channels in buffer.halo:
         if taken := min(left, len(channels)):
             halo.append(m.HaloPart(_exchange_of(cut, buffer.tensor), sender, taken))
         left -= taken
-    return m.StageInput(operand.buffer, own, tuple(halo))
+    return m.StageInput(operand.buffer, computed, tuple(halo))
 
 
 def _exchange_of(cut: Partition, tensor: str) -> int:

@@ -95,7 +95,7 @@ def place_of(slice_: NodeSlice, buffer: str) -> str:
 
 
 def buffer_bytes(partition: Partition, slice_: NodeSlice, name: str) -> int:
-    """Height * width * (own + halo channels, and gap)."""
+    """Height * width * (computed and halo channels, and gap)."""
     buffer = slice_.buffers[name]
     height, width = partition.graph.tensors[buffer.tensor].plane
     return height * width * buffer.stride

@@ -80,7 +80,7 @@ class _Chain:
         self._stages = [(f.stage, TfliteModel(f.content, _name(f.stage), mode=mode, observe=True)) for f in ordered]
 
     def run(self, sample: g.Int8Array) -> Iterator[tuple[int, tuple[str, str], g.Int8Array]]:
-        """Yields (node, (buffer, op name), own channels of its output) for every op."""
+        """Yields (node, (buffer, op name), computed channels of its output) for every op."""
         values: list[dict[str, g.Int8Array]] = [
             {self._partition.graph.input: sample} for _ in range(self._partition.nodes)
         ]
@@ -93,7 +93,7 @@ class _Chain:
                 yield stage.node, (op.output, op.name), value
 
     def _operand(self, values: list[dict[str, g.Int8Array]], slice_: NodeSlice, operand: Operand) -> g.Int8Array:
-        """The own channels that the node computed, then the halo channels that their owners computed."""
+        """The channels that the node computed, then the halo channels that their owners computed."""
         buffer = slice_.buffers[operand.buffer]
         parts = [values[slice_.node][operand.buffer]] if buffer.computed else []
         if slice_.halo_channels(operand):
@@ -103,8 +103,8 @@ class _Chain:
     def _received(
         self, values: list[dict[str, g.Int8Array]], tensor: str, sender: int, channels: tuple[int, ...]
     ) -> g.Int8Array:
-        own = self._partition.slices[sender].buffers[tensor].computed
-        value: g.Int8Array = values[sender][tensor][..., [own.index(channel) for channel in channels]]
+        computed = self._partition.slices[sender].buffers[tensor].computed
+        value: g.Int8Array = values[sender][tensor][..., [computed.index(channel) for channel in channels]]
         return value
 
 
@@ -144,7 +144,7 @@ def _compare_constants(graph: g.Graph, golden: dict[str, g.Int8Array], number: i
 
 
 def _difference(
-    tensor: str, own: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, which: str
+    tensor: str, computed: tuple[int, ...], node: int, op: str, expected: g.Int8Array, value: g.Int8Array, which: str
 ) -> str:
     if expected.shape != value.shape:
         return (
@@ -154,6 +154,6 @@ def _difference(
     first = tuple(int(i) for i in np.argwhere(expected != value)[0])
     return (
         f"the sliced network differs from the whole one: input {which}, {op} on node {node}, tensor {tensor!r}, "
-        f"channel {own[first[-1]]}, position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is "
+        f"channel {computed[first[-1]]}, position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is "
         "a bug of disco-edge, please report it"
     )

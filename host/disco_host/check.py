@@ -25,7 +25,7 @@ class Checker:
     """Judges every inference of a run and remembers the first difference."""
 
     def __init__(self, manifest: Manifest, golden: Golden, *, tensors: bool) -> None:
-        """With `tensors` the checksum of every op's own output channels is compared too."""
+        """With `tensors` the checksum of what every op computes is compared too."""
         self._manifest = manifest
         self._golden = golden
         self._tensors = tensors

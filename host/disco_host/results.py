@@ -44,7 +44,7 @@ class StageResult:
 
     ops: tuple[str, ...]
     prepare: Summary
-    """Copying its own channels into the stage's inputs."""
+    """Copying what the node computed into the stage's inputs."""
     wait: Summary
     """For the halo."""
     scatter: Summary
@@ -131,7 +131,7 @@ class Difference:
     values: int
     """How many values the node sent of it."""
     op: str | None
-    """The first op whose own output channels differ (`--check tensors` only)."""
+    """The first op that computed something else (`--check tensors` only)."""
     op_node: int | None
     """On which node."""
 

@@ -135,8 +135,8 @@ static disco_status_t serve_links(disco_executor_t *executor) {
 
 /* ---- ops ------------------------------------------------------------------------------------------------------------------- */
 
-/* The CRC-32 of own channels, continued over the rows [row_begin, row_end). */
-static uint32_t own_checksum(const disco_model_t *model, const disco_tensor_t *tensor, uint32_t crc, uint16_t row_begin,
+/* The CRC-32 of computed channels, continued over the rows [row_begin, row_end). */
+static uint32_t computed_checksum(const disco_model_t *model, const disco_tensor_t *tensor, uint32_t crc, uint16_t row_begin,
                              uint16_t row_end) {
     const int8_t *pixels = model->arena + tensor->arena_offset;
     for (uint32_t i = (uint32_t)row_begin * tensor->width; i < (uint32_t)row_end * tensor->width; ++i) {
@@ -152,7 +152,7 @@ static void run_rows(disco_executor_t *executor, uint16_t index, uint16_t row_be
     compute_rows(executor, &model->ops[index], row_begin, row_end);
     if ((executor->flags & DISCO_RUN_CHECKSUMS) != 0) {
         uint32_t *crc = &model->op_records[index].checksum;
-        *crc = own_checksum(model, output, *crc, row_begin, row_end);
+        *crc = computed_checksum(model, output, *crc, row_begin, row_end);
     }
     disco_exchange_rows_final(executor, output, row_end);
 }

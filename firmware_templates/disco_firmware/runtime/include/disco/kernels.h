@@ -3,8 +3,8 @@
  * Portable C99, no undefined behaviour. Every kernel computes the output rows [row_begin, row_end) and writes nothing
  * else. Inputs and output may not overlap.
  *
- * Layout: NHWC with a pixel stride. On a node a pixel holds the node's own channels followed by the halo channels, so a
- * view names how many leading channels a kernel reads or writes (`channels`) and how many bytes one pixel takes
+ * Layout: NHWC with a pixel stride. On a node a pixel holds the channels that the node computes followed by the halo channels, so
+ * a view names how many leading channels a kernel reads or writes (`channels`) and how many bytes one pixel takes
  * (`stride` >= channels).
  *
  * The parameters come from scales and zero points by disco_firmware/quantisation.py. Zero points and activation bounds

@@ -20,12 +20,13 @@ extern "C" {
 
 #define DISCO_NONE      0xFFFFu
 
-/* An activation: [height][width] pixels of `stride` bytes: own channels (all of them when replicated), then halo channels, then room
- * for those of a tensor that is computed over it. Tensors may lie over each other: the converter knows which kernels allow it. */
+/* An activation: [height][width] pixels of `stride` bytes: the channels that the node computes (all of them when replicated), then
+ * halo channels, then room for those of a tensor that is computed over it. Tensors may lie over each other: the converter knows
+ * which kernels allow it. */
 typedef struct {
     uint32_t arena_offset; /* bytes from the start of the arena */
     uint16_t height, width;
-    uint16_t channels;                     /* own channels */
+    uint16_t channels;                     /* that the node computes: its own, and those that it recomputes */
     uint16_t stride;                       /* bytes from a pixel to the next */
     uint16_t first_send, send_count;       /* in disco_model_t.sends: to whom rows go as they become final */
     uint16_t first_receive, receive_count; /* in disco_model_t.receives: from whom halo channels come */
@@ -50,7 +51,7 @@ typedef enum {
 
 typedef struct {
     uint16_t tensor;
-    uint16_t channels; /* leading channels that the op reads; more than the own ones means that it reads the halo */
+    uint16_t channels; /* leading channels that the op reads; more than the computed ones means that it reads the halo */
 } disco_operand_t;
 
 /* A kernel that the generated code has specialised for one op. It is called with the op's rows in order, in ranges that begin
@@ -65,7 +66,7 @@ typedef struct {
     const void
         *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
     disco_run_rows_t run; /* NULL: the portable kernel */
-    uint16_t row_step;    /* output rows between two looks at the links; a multiple of what `run` computes together */
+    uint16_t row_step;    /* output rows between two looks at the links; a multiple of what `run` computes together, or all */
     uint16_t joined; /* 1: its rows are computed right after the same rows of the op before it; see model_check.c */
 } disco_op_t;
 
@@ -95,7 +96,7 @@ typedef struct {
     uint64_t start, end; /* port ticks; end - start >= compute + wait + send */
     uint64_t compute, wait,
         send; /* kernels; blocked on halo rows or on the line; packing and protocol work. Interrupts are in wait alone */
-    uint32_t checksum; /* CRC-32 of the op's own output channels, when asked for */
+    uint32_t checksum; /* CRC-32 of the output channels that it computes, when asked for */
 } disco_op_record_t;
 
 typedef struct {

@@ -59,7 +59,7 @@ typedef enum {
               * number the lowest bits, as a check: what comes next is known, exchanges follow each other in rising order */
 } disco_opcode_t;
 
-#define DISCO_RUN_CHECKSUMS 1u /* put the CRC-32 of each op's own output channels into its record */
+#define DISCO_RUN_CHECKSUMS 1u /* put the CRC-32 of the output channels that each op computes into its record */
 
 /* OPS record: u64 start, u64 end, u64 compute, u64 wait, u64 send (all in port ticks), u32 checksum, u32 0. */
 #define DISCO_OP_RECORD_BYTES 48
