@@ -20,8 +20,8 @@ STREAMED_STEPS = 4
 LEAST_STREAMED_ROWS = 4
 """A tensor that is exchanged goes in at least so many steps, unless they have fewer rows than this."""
 MOST_LOOKS = 8
-"""An op that streams looks at the links so often, or more often where not even as many rows as its kernel computes
-together go so far: every look costs, and what it sends a little earlier is seldom awaited."""
+"""An op that streams looks at the links no more often than this, unless its kernel is a portable one: every look costs,
+and what it sends a little earlier is seldom awaited."""
 
 
 def streamed(cut: Partition, slice_: NodeSlice, ops: Sequence[LoweredOp]) -> tuple[LoweredOp, ...]:
@@ -87,10 +87,9 @@ def row_steps(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> tuple[
 
 
 def _step(kernel: Kernel, height: int) -> int:
-    """Rows of as many runs of the kernel as keep to MOST_LOOKS; portable kernels compute row by row."""
-    if kernel.variant is None:
-        return kernel.row_step
-    return kernel.row_step * max(1, height // (MOST_LOOKS * kernel.row_step))
+    """Rows of as many runs of the kernel as keep to MOST_LOOKS; portable kernels compute row by row (executor.c)."""
+    runs = 1 if kernel.variant is None else -(-height // (MOST_LOOKS * kernel.row_step))
+    return runs * kernel.row_step
 
 
 def step_count(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> int:

@@ -14,9 +14,18 @@ from disco_converter.memory import plan_memory
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.order import partition_in_order, spread_out
 from disco_converter.partition import partition
-from disco_converter.streaming import halo_waits, joined_ops, last_input_row, row_steps, streamed
+from disco_converter.streaming import (
+    MOST_LOOKS,
+    _step,
+    halo_waits,
+    joined_ops,
+    last_input_row,
+    row_steps,
+    streamed,
+)
 from disco_firmware import kernel_params as k
 from disco_firmware.kernel_params import ActivationRange
+from disco_firmware.variants.conv2d_winograd import WinogradF4
 from disco_firmware.variants.registry import candidates
 
 HEIGHT = 6
@@ -135,6 +144,18 @@ def test_where_rows_stream_the_first_ones_count_twice() -> None:
     alone, one_of_two = (kernels[1].layer for kernels in (_separable(1), _separable(2)))
     assert [alone.delay(600, rows) for rows in (1, 2, HEIGHT)] == [600] * 3
     assert [one_of_two.delay(600, rows) for rows in (1, 2, HEIGHT, 2 * HEIGHT)] == [700, 800, 1200, 1200]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_an_op_looks_at_the_links_eight_times_at_most(rows: int) -> None:
+    (program, _), _ = _program(2)
+    kernel = replace(program.kernels[0], variant=WinogradF4(), row_step=rows)
+    for height in range(1, 60):
+        runs, more = divmod(_step(kernel, height), rows)
+        assert more == 0
+        assert -(-height // (runs * rows)) <= MOST_LOOKS
+        assert runs == 1 or -(-height // ((runs - 1) * rows)) > MOST_LOOKS
+    assert _step(replace(kernel, variant=None, row_step=1), 59) == 1
 
 
 def test_rows_that_steps_wait_for() -> None:
