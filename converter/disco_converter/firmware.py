@@ -100,5 +100,6 @@ def _bundle_id(cut: Partition, targets: tuple[str, ...], optimize: str, origin: 
     versions = [SCHEMA_VERSION, version("disco-edge"), MODEL_ABI, PROTOCOL_VERSION]
     order = [op.index for op in cut.graph.ops]
     constants = {tensor: sorted(values.items()) for tensor, values in cut.graph.constants.items()}
-    facts = [*versions, cut.nodes, targets, optimize, routes, order, constants]
+    computed = [{name: buffer.computed for name, buffer in slice_.buffers.items()} for slice_ in cut.slices]
+    facts = [*versions, targets, optimize, routes, order, constants, computed]
     return hashlib.sha256(json.dumps(facts).encode() + hashlib.sha256(origin.content).digest()).hexdigest()[:32]

@@ -15,6 +15,7 @@ import pytest
 from disco_converter import graph as g
 from disco_converter.calibration import range_warning
 from disco_converter.cli import main
+from disco_converter.export import ExportConfig, export
 from disco_converter.memory import plan_memory
 from disco_converter.node_shares import planned_range, planned_shares
 from disco_converter.ownership import Split
@@ -63,6 +64,18 @@ def test_shares_of_unequal_boards() -> None:
     assert Split(2, parse_shares("3,1")).owners(6).tolist() == [0, 0, 0, 0, 0, 1]
     cut = partition(_chain(), 2, parse_shares("3,1"))
     assert [cut.ownership["b"].own(node) for node in range(2)] == [(0, 1, 2), (3,)]
+
+
+def test_bundles_of_other_shares_are_told_apart_where_nothing_is_sent(tmp_path: Path) -> None:
+    """A board that was flashed from the one must not be taken for a node of the other."""
+    (tmp_path / "m.tflite").write_bytes(tiny_model())
+    configs = [
+        ExportConfig(tmp_path / "m.tflite", 2, ("posix",), tmp_path / text, shares=parse_shares(text))
+        for text in ("1,1", "3,1")
+    ]
+    equal, uneven = (export(config).bundle.manifest for config in configs)
+    assert equal.exchanges == uneven.exchanges == ()
+    assert equal.bundle_id != uneven.bundle_id
 
 
 def test_only_channels_with_a_weight_are_exchanged() -> None:
