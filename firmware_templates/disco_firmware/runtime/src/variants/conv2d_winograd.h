@@ -234,12 +234,11 @@ DISCO_VARIANT void disco_winograd_input(const disco_conv2d_winograd_t *op, const
 
 /* ---- outputs ---- */
 
-/* `value` is 576 (F4) or 4 times the accumulator. */
+/* `value` is 576 (F4), 4 (F2) or 64 (F2, lines) times the accumulator. */
 DISCO_VARIANT int8_t disco_winograd_requantise(const disco_conv2d_winograd_t *op,
                                                const disco_winograd_scaling_t *scaling, uint32_t value,
                                                uint32_t corner) {
     const int whole = op->activation_min == -128 && op->activation_max == 127;
-    int32_t sum;
     if (op->rounding == DISCO_WINOGRAD_LINE || op->rounding == DISCO_WINOGRAD_TWO_LINES) {
         return (int8_t)disco_winograd_line(scaling, op->rounding == DISCO_WINOGRAD_TWO_LINES, op->shift,
                                            op->activation_min, op->activation_max, value + corner);
@@ -257,7 +256,7 @@ DISCO_VARIANT int8_t disco_winograd_requantise(const disco_conv2d_winograd_t *op
                                 op->activation_min, op->activation_max);
     }
     const int32_t high = disco_smmla(scaled, scaling->multiplier, 1 << k >> 1);
-    sum = (scaling->rounding + (high >> 31) + (high >> k)) >> scaling->jump;
+    const int32_t sum = (scaling->rounding + (high >> 31) + (high >> k)) >> scaling->jump;
     return whole ? disco_ssat8(sum) : (int8_t)disco_clamp(sum, op->activation_min, op->activation_max);
 }
 

@@ -90,7 +90,7 @@ DISCO_VARIANT void disco_winograd_s2_pair(const disco_conv2d_winograd_s2_t *op, 
     const uint32_t padding = (uint32_t)(op->input_zero_point + 128) * 0x00010001u;
     const int32_t width = row == NULL ? 0 : in->width, stop = 8 * (int32_t)sizes->tiles - op->pad_left;
     const int32_t stride = in->stride;
-    const int8_t *const begin = row + channel;
+    const int8_t *const begin = row == NULL ? NULL : row + channel;
     size_t step = 1; /* the tiles of two are beside each other */
     DISCO_UNROLL(1)
     for (int32_t left = -(int32_t)op->pad_left; left < stop; left += 8) {
