@@ -20,6 +20,10 @@ REPLICATED = "replicated"
 NOBODY = -1
 
 
+def _height(shape: tuple[int, ...]) -> int:
+    return shape[1] if len(shape) > 2 else 1
+
+
 @dataclass(frozen=True)
 class TensorInfo:
     """One activation of the whole model (shape as in the .tflite file, batch included)."""
@@ -31,9 +35,14 @@ class TensorInfo:
     scale: float
     zero_point: int
     owners: str | tuple[int, ...]
-    """REPLICATED, or for each channel the node that computes and stores it: NOBODY where it is constant."""
+    """REPLICATED, or the owner of each channel, who computes it (others may, too): NOBODY where it is constant."""
     constants: tuple[int, ...] = ()
     """Values of the channels that nobody computes, for every input and pixel, in their order."""
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return _height(self.shape)
 
     @property
     def constant_channels(self) -> tuple[int, ...]:
@@ -133,7 +142,7 @@ class NodeOp:
     @property
     def height(self) -> int:
         """Rows of the output."""
-        return self.output_shape[1] if len(self.output_shape) > 2 else 1
+        return _height(self.output_shape)
 
 
 @dataclass(frozen=True)

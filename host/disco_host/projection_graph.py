@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from disco_firmware.manifest import Manifest, NodeOp, NodeSend, Step
     from disco_host.projection_file import NodeModel, ProjectionModel
     from disco_host.results import NodeResult, RunResult
+    from disco_host.stats import Summary
 
 PROTOCOL = Protocol(
     data_bytes=MAX_PAYLOAD - Channels.HEADER_BYTES,
@@ -61,7 +62,7 @@ class GraphBuilder:
 
     def _parts(self, node: int, send: NodeSend) -> list[tuple[int, int]]:
         """(task, bytes that are final after it) of the op that makes the sent tensor."""
-        row = send.bytes // _height(self.manifest.tensor(send.tensor).shape)
+        row = send.bytes // self.manifest.tensor(send.tensor).height
         for place, op in enumerate(self.manifest.programs[node].ops):
             if op.output == send.tensor and op.kind != "SELECT_CHANNELS":
                 return [(task, rows * row) for task, rows in self._schedules[node].tasks_of(place)]
@@ -74,15 +75,11 @@ class GraphBuilder:
         tasks: list[Task] = []
         for step in schedule.steps:
             op, counts = program.ops[step.op], self.result.nodes[node]
-            compute = counts.ops[step.op].compute
-            count = None if compute is None else compute.median * step.rows / op.height
-            if counts.steps:
-                count = counts.steps[len(tasks)]
             needs = self._needs(node, op, step.number)
             received = sum(need.bytes - seen[need.stream] for need in needs)
             seen.update({need.stream: need.bytes for need in needs})
-            looks = schedule.looks(step)
-            protocol = self._protocol(node, looks, link_bytes[len(tasks)] + received)
+            count = counts.steps[len(tasks)] if counts.steps else _share(counts.ops[step.op].compute, step, op)
+            protocol = self._protocol(node, schedule.looks(step), link_bytes[len(tasks)] + received)
             seconds = _seconds(count, counts, board) + protocol
             tasks.append(Task(schedule.label(step.op), seconds, needs, self._handed_over(node, len(tasks))))
         received_streams = [index for index, (_, send) in enumerate(self._sends) if send.receiver == node]
@@ -99,7 +96,7 @@ class GraphBuilder:
     def _needs(self, node: int, op: NodeOp, step: int) -> tuple[Arrival, ...]:
         rows = {wait.exchange: wait.rows[step] for wait in op.waits}
         return tuple(
-            Arrival(index, rows[send.exchange] * send.bytes // _height(self.manifest.tensor(send.tensor).shape))
+            Arrival(index, rows[send.exchange] * send.bytes // self.manifest.tensor(send.tensor).height)
             for index, (_, send) in enumerate(self._sends)
             if send.receiver == node and send.exchange in rows
         )
@@ -159,8 +156,9 @@ class Schedule:
         return next((first, end) for first, end in self._together if first <= op < end)
 
 
-def _height(shape: tuple[int, ...]) -> int:
-    return shape[1] if len(shape) > 2 else 1
+def _share(compute: Summary | None, step: Step, op: NodeOp) -> float | None:
+    """Of what an op computes, spread evenly over its rows."""
+    return None if compute is None else compute.median * step.rows / op.height
 
 
 def _seconds(count: float | None, node: NodeResult, board: NodeModel) -> float:

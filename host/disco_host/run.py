@@ -106,6 +106,7 @@ def run(config: RunConfig, progress: Progress | None = None) -> RunOutcome:
     _check_linux_nodes(config, manifest.nodes, cluster)
     _check_logs(config, cluster)
     config = replace(config, engine=_engine(config, cluster))
+    _check_modes(config, cluster)
     model = load_projection(config.project, manifest.nodes) if config.project is not None else None
     input_tensor = manifest.tensor(manifest.input)
     samples = load_inputs(config.inputs or bundle.vector_inputs, input_tensor)
@@ -223,6 +224,12 @@ def _engine(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     return config.engine
 
 
+def _check_modes(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> None:
+    for node in cluster or ():
+        if node.mode == XNNPACK and (node.engine or config.engine) != TFLITE:
+            raise UsageError(f'{config.boards}: node {node.node}: mode = "{XNNPACK}" is for engine {TFLITE} alone')
+
+
 def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     """Which kernels the nodes compute with: those of the golden."""
     if config.boards == LINUX:
@@ -230,9 +237,6 @@ def _kernels(config: RunConfig, cluster: tuple[ClusterNode, ...] | None) -> str:
     else:
         modes = {(node.engine or config.engine, node.mode or config.mode) for node in cluster or () if node.is_linux}
         modes |= {(NATIVE, REFERENCE) for node in cluster or () if not node.is_linux}
-    for node in cluster or ():
-        if node.mode == XNNPACK and (node.engine or config.engine) != TFLITE:
-            raise UsageError(f'{config.boards}: node {node.node}: mode = "{XNNPACK}" is for engine {TFLITE} alone')
     kernels = {mode if engine == TFLITE else REFERENCE for engine, mode in modes}
     if len(kernels) > 1:
         raise UsageError(f"some nodes compute with {XNNPACK} and some do not, which gives other values: take one mode")
