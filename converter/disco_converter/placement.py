@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 ALIGNMENT = 16
 _TRIES = 8000
+"""Orders that are tried at most."""
 
 
 @dataclass(frozen=True)

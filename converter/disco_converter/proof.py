@@ -154,6 +154,6 @@ def _difference(
     first = tuple(int(i) for i in np.argwhere(expected != value)[0])
     return (
         f"the sliced network differs from the whole one: input {which}, {op} on node {node}, tensor {tensor!r}, "
-        f"channel {computed[first[-1]]}, position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; this is "
-        "a bug of disco-edge, please report it"
+        f"channel {computed[first[-1]]}, position {list(first[1:-1])}: {value[first]} instead of {expected[first]}; "
+        "this is a bug of disco-edge, please report it"
     )

@@ -288,7 +288,7 @@ class StepRecord(_Fixed):
 class StageRecord(_Fixed):
     """One stage of a run on a node that runs stages, in ticks of its unit.
 
-    From `start` on the node prepares the stage's inputs with the channels it computed, waits for the halo, scatters that into
+    From `start` on the node prepares the stage's inputs with what it computed, waits for the halo, scatters that into
     the inputs, computes, gathers what is sent and sends it, till `end`.
     """
 

@@ -94,8 +94,8 @@ def _from_file(name: str, network: Network, cluster: Cluster) -> Sparsities:
     if not plan.is_for(cluster.shares):
         made = "equal ones" if plan.shares is None else _listed(plan.shares)
         raise DiscoError(
-            f"{name} was made for other shares than {_listed(cluster.shares)} (for {made}): use --shares as then, or "
-            "make it again"
+            f"{name} was made for other shares than {_listed(cluster.shares)} (for {made}): use --shares as when it "
+            "was made, or make it again"
         )
     unknown = sorted(set(plan.layers) - {layer.name for layer in network.layers})
     if unknown:

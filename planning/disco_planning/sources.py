@@ -98,7 +98,7 @@ def _zoo_network(name: str) -> Network:
 
 
 def _bundle(folder: Path) -> Network:
-    """The table of reference.tflite, the sub-rows for which nothing is sent, as disco-export counted them; shares."""
+    """The table of reference.tflite, the sub-rows for which nothing is sent (as disco-export counted), the shares."""
     from disco_planning.tflite_table import read_tflite
 
     manifest = folder / "bundle.json"

@@ -13,6 +13,7 @@ from disco_targets.errors import DiscoError
 FREE_SPACE = "free some space there"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM = 1 << 16
+"""Bytes. A file system with less free is full for all that is written here."""
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from disco_firmware.variants.accumulators import Int64Array, multiply_by_quantis
 from disco_firmware.variants.base import Constants, Layer, Variant
 
 _LARGEST_SHIFT = 22
+"""With more, not even 256 outputs fit int32."""
 _NEARBY = (0, 1, -1, 2, -2, 4, -4)
 """Multipliers beside the nearest ones that are tried."""
 _VALUES = np.arange(-128, 128, dtype=np.int64)
@@ -62,12 +63,12 @@ class AddProducts(Variant):
         )
 
     def instructions(self, layer: Layer) -> int:
-        """22 for four values, and the loop."""
+        """Of eight values together, of one, and of a row of pixels; more where an activation clamps."""
         output, activation = layer.output, _values(layer).activation
         more = 0 if (activation.minimum, activation.maximum) == (-128, 127) else 4
         dense = all(view.stride == output.channels for view in (*layer.inputs, output))
-        runs, count = (1, output.height * output.width * output.channels) if dense else (0, output.channels)
-        runs = runs or output.height * output.width
+        pixels = output.height * output.width
+        runs, count = (1, pixels * output.channels) if dense else (pixels, output.channels)
         return runs * (count // 8 * (49 + 8 * more) + count % 8 * (11 + more) + (0 if dense else 2)) + 30
 
     def code_bytes(self, layer: Layer) -> int:  # noqa: ARG002
@@ -86,6 +87,7 @@ def find_products(op: Add) -> Products | None:
     real = [_real(multiplier) * _real(op.output) * 2.0**op.left_shift for multiplier in (op.input1, op.input2)]
     reach = 256 * sum(real) + 256
     shift = _LARGEST_SHIFT
+    # int32 holds the sums, and the multipliers with what is tried beside them.
     while shift > 0 and (reach * 2**shift >= 2**31 or max(real) * 2 ** (shift + 8) >= 2**31 - 8):
         shift -= 1
     if shift == 0:

@@ -91,7 +91,7 @@ class _Winograd(Variant):
         return bool(-limit < low.min() and high.max() < limit)
 
     def constants(self, layer: Layer) -> Constants:
-        """The weights, and per output channel what the enumeration of DISCO_WINOGRAD_CHANNEL says."""
+        """The weights, and of two output channels each the numbers from DISCO_WINOGRAD_BIAS on."""
         op = _conv2d(layer)
         tiling = self.tiling(layer)
         requantise = op.requantise

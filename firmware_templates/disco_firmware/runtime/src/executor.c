@@ -136,8 +136,8 @@ static disco_status_t serve_links(disco_executor_t *executor) {
 /* ---- ops ------------------------------------------------------------------------------------------------------------------- */
 
 /* The CRC-32 of computed channels, continued over the rows [row_begin, row_end). */
-static uint32_t computed_checksum(const disco_model_t *model, const disco_tensor_t *tensor, uint32_t crc, uint16_t row_begin,
-                             uint16_t row_end) {
+static uint32_t computed_checksum(const disco_model_t *model, const disco_tensor_t *tensor, uint32_t crc,
+                                  uint16_t row_begin, uint16_t row_end) {
     const int8_t *pixels = model->arena + tensor->arena_offset;
     for (uint32_t i = (uint32_t)row_begin * tensor->width; i < (uint32_t)row_end * tensor->width; ++i) {
         crc = disco_crc32(crc, (const uint8_t *)&pixels[(size_t)i * tensor->stride], tensor->channels);

@@ -97,7 +97,7 @@ static void scatter_1(uint8_t *to, size_t to_step, const uint8_t *from, size_t f
     copy_bytes(to, to_step, from, 1, pixels);
 }
 
-/* By how many channels lie next to each other, the last for all more. */
+/* By how many channels lie next to each other, 1 to WIDEST. Of three, two go first. */
 static const struct {
     copy_t copy;
     uint32_t width;
@@ -109,7 +109,7 @@ static uint32_t position(const uint16_t *channels, uint32_t i) {
     return channels != NULL ? channels[i] : i;
 }
 
-/* How many channels from the i-th on lie next to each other: so many that are looked for. */
+/* How many channels from the i-th on lie next to each other, WIDEST at most. */
 static uint32_t count_adjacent(const uint16_t *channels, uint32_t i, uint32_t count) {
     const uint32_t most = count - i < WIDEST ? count - i : WIDEST;
     uint32_t adjacent = 1;

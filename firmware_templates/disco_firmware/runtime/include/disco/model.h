@@ -51,7 +51,7 @@ typedef enum {
 
 typedef struct {
     uint16_t tensor;
-    uint16_t channels; /* leading channels that the op reads; more than the computed ones means that it reads the halo */
+    uint16_t channels; /* leading channels that the op reads; if more than the computed ones, it reads the halo */
 } disco_operand_t;
 
 /* A kernel that the generated code has specialised for one op. It is called with the op's rows in order, in ranges that begin
@@ -66,7 +66,7 @@ typedef struct {
     const void
         *params; /* structure named beside the kind; with `run` only its window, where it begins with one, else NULL */
     disco_run_rows_t run; /* NULL: the portable kernel */
-    uint16_t row_step;    /* output rows between two looks at the links; a multiple of what `run` computes together, or all */
+    uint16_t row_step;    /* output rows between two looks at the links: all, or a multiple of what `run` takes */
     uint16_t joined; /* 1: its rows are computed right after the same rows of the op before it; see model_check.c */
 } disco_op_t;
 
