@@ -88,7 +88,7 @@ class ExportConfig:
     keep_constants: bool = False
     """Whether nodes compute, store and send channels that are the same for every input."""
     recomputed_macs: int = RECOMPUTED_MACS
-    """Multiply-accumulates for which a node rather recomputes a value of another node's channel than to receive it."""
+    """Up to how many multiply-accumulates a node recomputes another node's value instead of receiving it."""
 
 
 @dataclass(frozen=True, eq=False)

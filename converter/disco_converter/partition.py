@@ -115,7 +115,7 @@ def partition(
         graph: The whole model.
         nodes: Among so many.
         shares: The fraction of the channels that each gets; equal ones by default.
-        recomputed_macs: Multiply-accumulates for which a node rather recomputes a value than to receive it (see
+        recomputed_macs: Up to how many multiply-accumulates a node recomputes a value instead of receiving it (see
             recompute.computed_channels).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which channels a node computes although another node owns them, because that takes less time than to receive them.
+"""Which channels a node computes although another node owns them, because that takes less time than receiving them.
 
 The network's input is on every node. What lies directly behind it, the first convolution and what works channel by
 channel on its result, any node can compute by itself: a value of a 3x3 convolution of an RGB image is 27

@@ -1,7 +1,7 @@
 """The schema of `bundle.json`: what `disco-export` writes and what everything downstream reads.
 
 Channels are indices along the last axis of a tensor of the whole model. A node keeps a tensor as pixels of the channels
-that it *computes* (its own, rising, then those of other nodes that it recomputes rather than to receive them, rising)
+that it *computes* (its own, rising, then those of other nodes that it recomputes instead of receiving them, rising)
 followed by *halo* channels (received ones, grouped by sending node, rising within a group).
 """
 

@@ -82,7 +82,7 @@ struct disco_link {
 #define DISCO_FRAME_OVERHEAD_BYTES  (DISCO_FRAME_HEADER_BYTES + DISCO_FRAME_CRC_BYTES)
 #define DISCO_WIRE_OVERHEAD_BYTES   (DISCO_FRAME_OVERHEAD_BYTES + 2) /* COBS code byte and delimiter */
 #define DISCO_WIRE_MAX_BYTES        (DISCO_MAX_PAYLOAD + DISCO_WIRE_OVERHEAD_BYTES)
-#define DISCO_LINK_RECEIVE_BYTES    (DISCO_WIRE_MAX_BYTES + 51) /* the longest frame, and short ones before it */
+#define DISCO_LINK_RECEIVE_BYTES    (DISCO_WIRE_MAX_BYTES + 51) /* the longest frame, short ones before it; whole words */
 #define DISCO_LINK_TIMEOUT_FIRST_MS 200u
 #define DISCO_LINK_TIMEOUT_LAST_MS  2000u
 
