@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from disco_converter import graph as g
 from disco_converter.firmware import Origin, firmware_of
 from disco_converter.in_place import with_shared_places
 from disco_converter.lowering import lower
-from disco_converter.memory import plan_memory
+from disco_converter.memory import LEAD_OPS, plan_memory
 from disco_converter.order import partition_in_order
 from disco_converter.overlap import overlap_of
 from disco_converter.partition import partition
@@ -124,6 +125,53 @@ def test_what_is_needed_later_or_sent_is_not_overwritten() -> None:
     )
     assert alone == {"a": "c", "d": "f"}  # b is read again, c an output
     assert one_of_two == {"a": "c", "b": "f"}  # e waits for the other node's part of d
+
+
+def _separable(channels: Sequence[int]) -> g.Graph:
+    """x -> p0 -> d1 -> p1 -> d2 ...: what a depthwise convolution d gives is exchanged, what it reads is not."""
+    tensors = {"x": g.Tensor("x", 0, (1, 6, 5, 3), 0.5, 0)}
+    ops: list[g.Op] = []
+
+    def add(kind: str, name: str, shape: tuple[int, ...], outputs: int) -> None:
+        filter_ = g.Filter(np.ones(shape, np.int8), np.ones(outputs, np.float32), True, np.zeros(outputs, np.int32))
+        window = g.Window((1, 1), (1, 1))
+        depthwise = kind == "DEPTHWISE_CONV_2D"
+        params = g.DepthwiseConv2D(window, filter_, 1, "NONE") if depthwise else g.Conv2D(window, filter_, "NONE")
+        ops.append(g.Op(len(ops), kind, (ops[-1].output if ops else "x",), name, params))
+        tensors[name] = g.Tensor(name, 0, (1, 6, 5, outputs), 0.5, 0)
+
+    for block, (inputs, outputs) in enumerate(pairwise((3, *channels))):
+        add("CONV_2D", f"p{block}", (outputs, 1, 1, inputs), outputs)
+        add("DEPTHWISE_CONV_2D", f"d{block}", (1, 1, 1, outputs), outputs)
+    add("CONV_2D", "y", (channels[-1], 1, 1, channels[-1]), channels[-1])
+    return g.Graph(tensors, tuple(ops), "x", ("y",))
+
+
+def test_peers_may_send_as_soon_as_a_place_is_free_and_no_sooner() -> None:
+    """What a node has sent out of that place has until the last moment to leave."""
+    early = 0
+    for seed in range(20):
+        channels = [int(count) for count in np.random.default_rng(seed).integers(4, 40, 6)]
+        cut = partition(_separable(channels), 2, recomputed_macs=0)
+        sent = [exchange.tensor for exchange in cut.exchanges]
+        for slice_ in cut.slices:
+            plan = plan_memory(cut, slice_)
+            lives = {name: Life(name, at.size, at.first_op, at.last_op) for name, at in plan.placements.items()}
+            offsets = {name: at.offset for name, at in plan.placements.items()}
+            _assert_apart(list(lives.values()), offsets, {})
+            opened = [plan.opened[tensor] for tensor in sent]
+            assert opened == sorted(opened)
+            for tensor, op in zip(sent, opened, strict=True):
+                latest = [sliced.output for sliced in slice_.ops].index(tensor) - LEAD_OPS
+                assert lives[tensor].first_op <= op <= latest
+                if op < latest:
+                    early += 1
+                    begin, end = offsets[tensor], offsets[tensor] + lives[tensor].size
+                    inside = [
+                        name for name in offsets if offsets[name] < end and begin < offsets[name] + lives[name].size
+                    ]
+                    assert not any(lives[name].last_op < op for name in inside if name in sent)
+    assert early > 10
 
 
 @pytest.mark.parametrize("optimize", ["size", "balanced"])
