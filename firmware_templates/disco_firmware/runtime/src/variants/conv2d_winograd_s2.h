@@ -83,14 +83,14 @@ DISCO_VARIANT void disco_winograd_s2_cut_tile(int which, const int8_t *pixel, si
     disco_winograd_s2_transform(e, out, element);
 }
 
-/* A pair of channels of all tiles of an input row, the first at `channel`; `row` NULL: a row that does not exist. */
+/* A pair of channels of all tiles of an input row, of which `width` pixels exist; the pair's first at `channel`. */
 DISCO_VARIANT void disco_winograd_s2_pair(const disco_conv2d_winograd_s2_t *op, const disco_winograd_s2_sizes_t *sizes,
-                                          int which, const disco_input_t *in, const int8_t *row, size_t channel,
-                                          uint32_t *values) {
+                                          int which, const disco_input_t *in, const int8_t *row, int32_t width,
+                                          size_t channel, uint32_t *values) {
     const uint32_t padding = (uint32_t)(op->input_zero_point + 128) * 0x00010001u;
-    const int32_t width = row == NULL ? 0 : in->width, stop = 8 * (int32_t)sizes->tiles - op->pad_left;
+    const int32_t stop = 8 * (int32_t)sizes->tiles - op->pad_left;
     const int32_t stride = in->stride;
-    const int8_t *const begin = row == NULL ? NULL : row + channel;
+    const int8_t *const begin = row + channel;
     size_t step = 1; /* the tiles of two are beside each other */
     DISCO_UNROLL(1)
     for (int32_t left = -(int32_t)op->pad_left; left < stop; left += 8) {
@@ -108,20 +108,20 @@ DISCO_VARIANT void disco_winograd_s2_pair(const disco_conv2d_winograd_s2_t *op, 
     }
 }
 
-/* All channels of an input row. */
+/* All channels of an input row, of which `width` pixels exist: all, or none. */
 DISCO_VARIANT void disco_winograd_s2_row(const disco_conv2d_winograd_s2_t *op, const disco_winograd_s2_sizes_t *sizes,
-                                         const disco_input_t *in, const int8_t *row, uint32_t *values) {
+                                         const disco_input_t *in, const int8_t *row, int32_t width, uint32_t *values) {
     const size_t whole = in->channels & ~3u, left = in->channels & 3u;
     DISCO_UNROLL(1)
     for (size_t channel = 0; channel < whole; channel += 4, values += 4) {
-        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_EVEN, in, row, channel, values);
-        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_ODD, in, row, channel, values + 2);
+        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_EVEN, in, row, width, channel, values);
+        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_ODD, in, row, width, channel, values + 2);
     }
     if (left == 3) {
-        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_APART, in, row, whole, values);
-        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_ALONE, in, row, whole + 1, values + 2);
+        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_APART, in, row, width, whole, values);
+        disco_winograd_s2_pair(op, sizes, DISCO_WINOGRAD_ALONE, in, row, width, whole + 1, values + 2);
     } else if (left > 0) {
-        disco_winograd_s2_pair(op, sizes, left == 2 ? DISCO_WINOGRAD_NEXT : DISCO_WINOGRAD_ALONE, in, row, whole,
+        disco_winograd_s2_pair(op, sizes, left == 2 ? DISCO_WINOGRAD_NEXT : DISCO_WINOGRAD_ALONE, in, row, width, whole,
                                values);
     }
 }
@@ -207,8 +207,9 @@ DISCO_VARIANT void disco_conv2d_winograd_s2(const disco_conv2d_winograd_s2_t *op
         DISCO_UNROLL(1)
         for (size_t i = y > 0 ? keep : 0; i < op->kernel_h; i++) {
             const int32_t row = (int32_t)(y * op->stride_h + i) - op->pad_top;
-            const int8_t *const pixels = row >= 0 && row < in->height ? disco_input_pixel(in, (size_t)row, 0) : NULL;
-            disco_winograd_s2_row(op, &sizes, in, pixels, values + 2 * i * sizes.pairs);
+            const int exists = row >= 0 && row < in->height;
+            const int8_t *const pixels = disco_input_pixel(in, exists ? (size_t)row : 0, 0);
+            disco_winograd_s2_row(op, &sizes, in, pixels, exists ? in->width : 0, values + 2 * i * sizes.pairs);
         }
         DISCO_UNROLL(1)
         for (size_t tile = 0; tile < sizes.tiles; tile += 2) {
