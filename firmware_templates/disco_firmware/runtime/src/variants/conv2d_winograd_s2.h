@@ -57,27 +57,28 @@ DISCO_VARIANT void disco_winograd_s2_transform(const uint32_t e[5], uint32_t *ou
     out[4 * element] = disco_ssub16(disco_ssub16(disco_ssub16(e[4], e[2]), outer), outer);
 }
 
-/* A pair of channels of a tile, of whose inputs only the first and the last may lie outside. */
+/* A pair of channels of a tile, of whose inputs only the first and the last may lie outside; `pixel` is the second. */
 DISCO_VARIANT void disco_winograd_s2_tile(int which, const int8_t *pixel, size_t stride, int has_first, int has_last,
                                           uint32_t padding, uint32_t *out, size_t element) {
     for (size_t i = 0; i < 4; i++) {
-        out[(5 + i) * element] = disco_winograd_load(which, pixel + (2 * i + 1) * stride);
+        out[(5 + i) * element] = disco_winograd_load(which, pixel + 2 * i * stride);
     }
     DISCO_WINOGRAD_S2_THEN();
-    const uint32_t e[5] = {
-        has_first ? disco_winograd_load(which, pixel) : padding, disco_winograd_load(which, pixel + 2 * stride),
-        disco_winograd_load(which, pixel + 4 * stride), disco_winograd_load(which, pixel + 6 * stride),
-        has_last ? disco_winograd_load(which, pixel + 8 * stride) : padding};
+    const uint32_t e[5] = {has_first ? disco_winograd_load(which, pixel - stride) : padding,
+                           disco_winograd_load(which, pixel + stride), disco_winograd_load(which, pixel + 3 * stride),
+                           disco_winograd_load(which, pixel + 5 * stride),
+                           has_last ? disco_winograd_load(which, pixel + 7 * stride) : padding};
     disco_winograd_s2_transform(e, out, element);
 }
 
-/* The same of which only inputs [first, end) exist. */
+/* The same of which only inputs [first, end) exist; `pixel` is that of `first`. */
 DISCO_VARIANT void disco_winograd_s2_cut_tile(int which, const int8_t *pixel, size_t stride, int32_t first, int32_t end,
                                               uint32_t padding, uint32_t *out, size_t element) {
     uint32_t e[5];
     DISCO_UNROLL(1)
     for (int32_t i = 0; i < 9; i++) {
-        const uint32_t pair = i >= first && i < end ? disco_winograd_load(which, pixel + (size_t)i * stride) : padding;
+        const uint32_t pair =
+            i >= first && i < end ? disco_winograd_load(which, pixel + (size_t)(i - first) * stride) : padding;
         *(i % 2 == 0 ? &e[i / 2] : &out[(size_t)(5 + i / 2) * element]) = pair;
     }
     disco_winograd_s2_transform(e, out, element);
@@ -95,12 +96,12 @@ DISCO_VARIANT void disco_winograd_s2_pair(const disco_conv2d_winograd_s2_t *op, 
     DISCO_UNROLL(1)
     for (int32_t left = -(int32_t)op->pad_left; left < stop; left += 8) {
         if (left >= -1 && left + 8 <= width) {
-            disco_winograd_s2_tile(which, begin + left * stride, in->stride, op->pad_left == 0 || left >= 0,
+            disco_winograd_s2_tile(which, begin + (left + 1) * stride, in->stride, op->pad_left == 0 || left >= 0,
                                    left + 9 <= width, padding, values, sizes->element);
         } else {
             const int32_t first = left < 0 ? -left : 0;
             const int32_t end = width - left < 9 ? width - left : 9;
-            const int8_t *const pixel = first < end ? begin + left * stride : row;
+            const int8_t *const pixel = first < end ? begin + (left + first) * stride : row;
             disco_winograd_s2_cut_tile(which, pixel, in->stride, first, end, padding, values, sizes->element);
         }
         values += step;
