@@ -96,7 +96,7 @@ def _scores(plan: Plan, score: Score, per_weight: bool) -> dict[str, Tensor]:
 
 def _checked(layer: MixingLayer, scores: Tensor) -> Tensor:
     expected = off_diagonal(layer).shape
-    if scores.shape != expected or bool(scores.isnan().any()):
+    if scores.shape != expected or bool((scores.isnan() | scores.isneginf()).any()):  # -inf: what is pruned already
         raise DiscoError(
             f"the score of layer '{layer.name}' has shape {list(scores.shape)} or is not a number: it must give "
             f"{list(expected)} (inputs, nodes); if its weights are not finite, train with a lower learning rate"

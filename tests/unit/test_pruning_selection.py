@@ -79,7 +79,8 @@ def test_a_score_of_the_users_own_decides(cut):
 
 
 def test_a_score_of_another_shape_or_nan_is_refused(cut):
-    for score in (lambda layer: torch.zeros(3), lambda layer: sub_row_norms(layer) * float("nan")):
+    lowest, nan = (lambda layer, value=value: sub_row_norms(layer) * float(value) for value in ("-inf", "nan"))
+    for score in (lambda layer: torch.zeros(3), lowest, nan):
         with pytest.raises(DiscoError, match=r"the score of layer '1' .*\[8, 2\]"):
             prune(cut, 0.5, score)
 
