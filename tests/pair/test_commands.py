@@ -156,7 +156,7 @@ def test_counts_are_projected_onto_boards_and_links(bundle: Path, tmp_path: Path
     projection = data["projection"]
     assert projection["label"] == "projected"
     compute = [sum(op["compute"]["median"] for op in node["ops"]) for node in data["nodes"]]
-    assert [node["compute_ms"] for node in projection["nodes"]] == pytest.approx([c * 1.5 / 168e3 for c in compute])
+    assert [node["compute_ms"] for node in projection["nodes"]] == pytest.approx([c * 1.6 / 168e3 for c in compute])
     # Every node sends 2 of 4 channels of 6x5 pixels, and waits for the other's.
     assert all(link["wire_bytes"] > 60 for link in projection["links"])
     assert projection["latency_ms"] >= projection["without_communication_ms"]
