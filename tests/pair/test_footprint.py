@@ -27,7 +27,7 @@ def test_estimates_are_upper_bounds(make_bundle: BundleMaker, nodes: int, target
     for program in bundle.manifest.programs:
         image = build_node(bundle.path, program.node)
         flash, ram = flash_estimate(program), ram_estimate(bundle.manifest.nodes, program, load_board(target))
-        # Each specialised kernel may be some kilobytes shorter than its bound, the runtime 6 KB (Armv6-M has the longest).
+        # A specialised kernel may be some kilobytes shorter than its bound, the runtime 6 KB: Armv6-M has the longest.
         assert image.flash_bytes <= flash <= image.flash_bytes + 34 * 1024
         assert image.ram_bytes + STACK_BYTES <= ram <= image.ram_bytes + STACK_BYTES + 16 * 1024
 
