@@ -156,7 +156,8 @@ def test_counts_are_projected_onto_boards_and_links(bundle: Path, tmp_path: Path
     projection = data["projection"]
     assert projection["label"] == "projected"
     compute = [sum(op["compute"]["median"] for op in node["ops"]) for node in data["nodes"]]
-    assert [node["compute_ms"] for node in projection["nodes"]] == pytest.approx([c * 1.6 / 168e3 for c in compute])
+    expected = [c * 1.6 / 168e3 for c in compute]  # but for medians of steps, which need not add up to those of ops
+    assert [node["compute_ms"] for node in projection["nodes"]] == pytest.approx(expected, rel=1e-3)
     # Every node sends 2 of 4 channels of 6x5 pixels, and waits for the other's.
     assert all(link["wire_bytes"] > 60 for link in projection["links"])
     assert projection["latency_ms"] >= projection["without_communication_ms"]

@@ -52,6 +52,7 @@ from disco_host.node.messages import (
     Start,
     kinds,
 )
+from disco_host.node.native_build import runtime_hash
 from disco_host.node.strangers import MOST_STRANGERS, Gossip, Strangers
 from disco_host.node.tls import calling_context
 from disco_host.remote import slices
@@ -486,11 +487,13 @@ def test_a_cached_part_that_was_changed_is_asked_for_again(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_told_to_the_host(door: Door, tmp_path: Path) -> None:
+    slice_ = Slice(tmp_path / "cache", _request(), runtime_hash())
+    parts = slice_.parts
+    (parts / f".disco_model.c.{os.getpid()}").symlink_to("/dev/full")  # there before the agent writes it
+    slice_.close()
     with _control(door) as line:
         line.sendall(pack_message(_request()))
         assert _answer(line) == Need((0,))
-        (parts,) = (tmp_path / "cache").glob("*/parts")
-        (parts / f".disco_model.c.{os.getpid()}").symlink_to("/dev/full")
         line.sendall(pack_bytes(b"int x;"))
         answer = _answer(line)
     assert answer == Refusal(
