@@ -54,7 +54,6 @@ class COpKernel:
     kind: str
     params: str
     run: str
-    row_step: int
 
 
 def constant_array(owner: str, array: ConstantArray) -> CArray:
@@ -82,12 +81,12 @@ class KernelWriter:
         self.arrays += [constant_array(owner, array) for array in kernel.constants.arrays]
         if kernel.variant is None:
             params = self._portable_parameters(lowered, base.structure, kernel.constants)
-            return COpKernel(base.kind, params, "NULL", 1)
+            return COpKernel(base.kind, params, "NULL")
         name = f"{identifier(owner)}_params"
         self._parameters(kernel.variant.structure, name, lowered, _fields(owner, kernel.constants.fields))
         self.headers.add(kernel.variant.header)
         run = self._function(lowered, kernel, offsets, scratch)
-        return COpKernel(base.kind, self._window(lowered, kernel), run, kernel.row_step)
+        return COpKernel(base.kind, self._window(lowered, kernel), run)
 
     def _portable_parameters(self, lowered: LoweredOp, structure: str | None, constants: Constants) -> str:
         if structure is None:

@@ -12,7 +12,7 @@ from disco_converter.lowering import LoweredOp
 from disco_converter.memory import MemoryPlan
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.partition import NodeSlice, Partition
-from disco_converter.streaming import last_op_of_send, row_steps
+from disco_converter.streaming import last_op_of_send, row_steps, step_count
 from disco_firmware.c_literals import array_body, comment, identifier, initialiser
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 
@@ -106,10 +106,11 @@ def model_source(
     plan: MemoryPlan,
     target: str,
     provenance: Provenance,
-    steps: int = 0,
+    *,
+    records_steps: bool,
 ) -> ModelSource:
-    """The template context of one node, which records what so many steps compute."""
-    return _Lowering(partition, slice_, program, plan).source(target, provenance, steps)
+    """The template context of one node; `records_steps`: which records what each step of rows computes."""
+    return _Lowering(partition, slice_, program, plan).source(target, provenance, records_steps)
 
 
 @dataclass
@@ -129,7 +130,7 @@ class _Lowering:
         self._arrays: list[CArray] = []
         self._steps = dict(zip((op.name for op in slice_.ops), row_steps(partition, slice_, program), strict=True))
 
-    def source(self, target: str, provenance: Provenance, steps: int) -> ModelSource:
+    def source(self, target: str, provenance: Provenance, records_steps: bool) -> ModelSource:
         links = self._links()
         joined = self._program.joined
         ops = tuple(self._op(op, kernel, place in joined) for place, (op, kernel) in enumerate(self._program))
@@ -158,7 +159,7 @@ class _Lowering:
             outputs=", ".join(self._output(name) for name in self._partition.graph.outputs),
             output_count=len(self._partition.graph.outputs),
             exchange_count=len(self._partition.exchanges),
-            step_count=steps,
+            step_count=step_count(self._program, list(self._steps.values())) if records_steps else 0,
             arena_bytes=max(self._plan.arena_bytes, 1),
             routes=tuple(self._routes()),
             bytes_sent=sum(size for (sender, _), size in sent.items() if sender == node),
@@ -211,7 +212,7 @@ class _Lowering:
             "output": self._index(op.output),
             "params": kernel.params,
             "run": kernel.run,
-            "row_step": self._steps[op.name] if kernel.row_step else 0,
+            "row_step": self._steps[op.name],
             "joined": int(joined),
         }
         return COp(comment(text), name, operands, initialiser(fields))

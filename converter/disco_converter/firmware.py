@@ -16,7 +16,7 @@ from disco_converter.memory import MemoryPlan, plan_memory
 from disco_converter.node_kernels import NodeKernels
 from disco_converter.overlap import overlaps_of
 from disco_converter.partition import NodeSlice, Partition
-from disco_converter.streaming import joined_ops, step_count, streamed
+from disco_converter.streaming import joined_ops, streamed
 from disco_firmware.manifest import SCHEMA_VERSION
 from disco_firmware.protocol import MODEL_ABI, PROTOCOL_VERSION
 from disco_targets.board import Board
@@ -80,8 +80,8 @@ def _node(cut: Partition, slice_: NodeSlice, board: Board, optimize: str, proven
     plan = plan_memory(cut, slice_, program.scratch_bytes, program.together(), overlaps_of(cut, slice_, program))
     source = None
     if not (board.tflite and _constant_bytes(program) > MOST_C_BYTES):
-        steps = step_count(cut, slice_, program) if records_steps(board, cut.nodes) else 0
-        source = model_source(cut, slice_, program, plan, board.name, provenance, steps)
+        recorded = records_steps(board, cut.nodes)
+        source = model_source(cut, slice_, program, plan, board.name, provenance, records_steps=recorded)
     return NodeFirmware(slice_, board, program, plan, provenance, source)
 
 

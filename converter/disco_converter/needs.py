@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -11,6 +11,8 @@ from disco_converter import graph as g
 from disco_converter.ownership import Ownership
 
 Channels: TypeAlias = tuple[int, ...]
+Computed: TypeAlias = Mapping[str, Sequence[Channels]]
+"""Tensor -> by node, the channels that it computes: its own, then those that it recomputes, each in buffer order."""
 
 
 def needed_channels(
@@ -38,3 +40,16 @@ def needed_channels(
     if isinstance(op.params, g.Softmax):
         return tuple(range(source.rank.size))
     return tuple(outputs.tolist())
+
+
+def needed_of(
+    graph: g.Graph, ownership: Mapping[str, Ownership], tensor: str, node: int, computed: Computed
+) -> set[int]:
+    """Channels of a tensor that `node` needs for all that it computes from it."""
+    return {
+        channel
+        for op in graph.consumers[tensor]
+        for position, name in enumerate(op.inputs)
+        if name == tensor
+        for channel in needed_channels(graph, op, ownership, position, node, computed[op.output][node])
+    }

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco_converter import graph as g
-from disco_converter.needs import Channels, needed_channels
+from disco_converter.needs import Channels, Computed, needed_channels, needed_of
 from disco_converter.ownership import IntArray, Ownership, propagate
-from disco_converter.recompute import RECOMPUTED_MACS, Computed, computed_channels
+from disco_converter.recompute import RECOMPUTED_MACS, computed_channels
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,7 @@ def _routes(
         return {}
     routes: dict[tuple[int, int], Channels] = {}
     for receiver in range(nodes):
-        needed: set[int] = set()
-        for op in graph.consumers[tensor]:
-            for position, name in enumerate(op.inputs):
-                if name == tensor:
-                    outputs = computed[op.output][receiver]
-                    needed.update(needed_channels(graph, op, ownership, position, receiver, outputs))
+        needed = needed_of(graph, ownership, tensor, receiver, computed)
         channels = np.array(sorted(needed - set(computed[tensor][receiver])), np.int64)
         for sender in range(nodes):
             sent = channels[owners[channels] == sender]

@@ -16,14 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from disco_converter import graph as g
-from disco_converter.needs import Channels, needed_channels
+from disco_converter.needs import Computed, needed_of
 from disco_converter.ownership import Ownership
 
 RECOMPUTED_MACS = 64
 """Up to so many multiply-accumulates a value, by default. Kernels of the Cortex-M4 take about one instruction for each;
 to send and to receive a byte takes 16 to 24, and 560 clock cycles on a wire of 3 Mbaud between boards of 168 MHz."""
-Computed = Mapping[str, tuple[Channels, ...]]
-"""Tensor -> by node, the channels that it computes: its own, then those that it recomputes, each in buffer order."""
 _CHANNEL_BY_CHANNEL = (g.DepthwiseConv2D, g.Pool2D, g.Add, g.Mul, g.Activation, g.Pad, g.Mean)
 FloatArray = npt.NDArray[np.float64]
 
@@ -50,18 +48,10 @@ def computed_channels(
         if not most_macs or ownership[op.output].owners is None or not _may_be_recomputed(graph, op):
             continue
         for node, own in enumerate(computed[op.output]):
-            needed = {
-                channel
-                for consumer in graph.consumers[op.output]
-                for position, name in enumerate(consumer.inputs)
-                if name == op.output
-                for channel in needed_channels(
-                    graph, consumer, ownership, position, node, computed[consumer.output][node]
-                )
-            }
+            needed = needed_of(graph, ownership, op.output, node, computed)
             more = _of_whole_inputs(op, needed & cheap - set(own))
             computed[op.output][node] = own + ownership[op.output].ordered(np.array(more, np.int64))
-    return {name: tuple(channels) for name, channels in computed.items()}
+    return computed
 
 
 def _may_be_recomputed(graph: g.Graph, op: g.Op) -> bool:

@@ -92,9 +92,8 @@ def _step(kernel: Kernel, height: int) -> int:
     return runs * kernel.row_step
 
 
-def step_count(cut: Partition, slice_: NodeSlice, program: NodeKernels) -> int:
-    """How many steps a run has, over all ops: manifest.steps_of ahead of the manifest."""
-    steps = row_steps(cut, slice_, program)
+def step_count(program: NodeKernels, steps: Sequence[int]) -> int:
+    """How many steps a run has, over all ops, with the `row_steps` of each: manifest.steps_of ahead of the manifest."""
     return sum(
         (end - first) * -(-program.ops[first].layer.output.height // steps[first]) for first, end in program.together()
     )
